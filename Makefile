@@ -1,0 +1,48 @@
+# Two commands do everything on a machine with Python 3.11+ and make: `make demo` and `make test`.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+# `make test DATABASE=postgresql://…` runs the store's tests against a server instead of the embedded one.
+DATABASE ?=
+TESTS    ?= tests
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check format soak bench clean
+
+help: ## Show this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /  make \1|/' | column -t -s '|' 2>/dev/null \
+	  || grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST)
+
+setup: $(READY) ## Make .venv with everything Crossdock needs
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; ok = (3, 11) <= sys.version_info[:2] <= (3, 13); sys.exit(None if ok else "Crossdock needs Python 3.11 to 3.13, and $(PYTHON) is " + sys.version.split()[0] + ". Try: make setup PYTHON=python3.12")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $(READY)
+
+demo: $(READY) ## Route a few thousand orders from files to files, and show what went where
+	@$(BIN)/crossdock demo
+
+test: $(READY) ## Run the whole test suite
+	CROSSDOCK_TEST_DATABASE='$(DATABASE)' $(BIN)/python -m pytest $(TESTS)
+
+check: $(READY) ## Lint, check types and check the import contract
+	$(BIN)/ruff check src tests examples
+	$(BIN)/ruff format --check src tests examples
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(READY) ## Let ruff format the code
+	$(BIN)/ruff check --fix src tests examples
+	$(BIN)/ruff format src tests examples
+
+soak: $(READY) ## Run the same scenarios at full size (by hand; takes long)
+	CROSSDOCK_SOAK=1 CROSSDOCK_TEST_DATABASE='$(DATABASE)' $(BIN)/python -m pytest $(TESTS) --timeout 3600
+
+bench: $(READY) ## Measure the walk from files to files and print the figures
+	$(BIN)/crossdock bench walk
+
+clean: ## Remove .venv and everything the demo made
+	rm -rf $(VENV) .demo .crossdock

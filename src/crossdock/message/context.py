@@ -1,0 +1,61 @@
+"""The context of a message: properties, each written or promoted. Only promoted ones are routable.
+
+Kept as JSON in the spool: text as a string, every other type as `{"<type>": "<text>"}`, so that no number is rounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from crossdock.message.property import PropertyType, Value, format_value, parse_value, type_of
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Immutable; `promote` and `write` give a new one. Writing demotes, writing None removes."""
+
+    promoted: Mapping[str, Value] = field(default_factory=dict)
+    written: Mapping[str, Value] = field(default_factory=dict)
+
+    def promote(self, name: str, value: Value) -> Context:
+        return Context({**self.promoted, name: value}, _without(self.written, name))
+
+    def write(self, name: str, value: Value | None) -> Context:
+        written = _without(self.written, name)
+        return Context(_without(self.promoted, name), written if value is None else {**written, name: value})
+
+    def get(self, name: str) -> Value | None:
+        """The value, promoted or written; None if there is none."""
+        return self.promoted.get(name, self.written.get(name))
+
+    def to_json(self) -> bytes:
+        return msgspec.json.encode({"promoted": _encode(self.promoted), "written": _encode(self.written)})
+
+    @classmethod
+    def from_json(cls, document: bytes | str) -> Context:
+        kept = msgspec.json.decode(document)
+        return cls(_decode(kept["promoted"]), _decode(kept["written"]))
+
+
+def _without(values: Mapping[str, Value], name: str) -> Mapping[str, Value]:
+    return {known: value for known, value in values.items() if known != name} if name in values else values
+
+
+def _encode(values: Mapping[str, Value]) -> dict[str, str | dict[str, str]]:
+    return {
+        name: value if isinstance(value, str) else {type_of(value): format_value(value)}
+        for name, value in values.items()
+    }
+
+
+def _decode(kept: Mapping[str, Any]) -> dict[str, Value]:
+    return {name: value if isinstance(value, str) else _decode_typed(value) for name, value in kept.items()}
+
+
+def _decode_typed(kept: Mapping[str, str]) -> Value:
+    ((type_, text),) = kept.items()
+    return parse_value(PropertyType(type_), text)
