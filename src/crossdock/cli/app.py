@@ -1,0 +1,166 @@
+"""The commands. Each imports what it needs when it runs, so that `--help` answers at once."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from crossdock.cli.output import Format
+
+if TYPE_CHECKING:
+    from crossdock.settings import Settings
+
+app = typer.Typer(
+    name="crossdock",
+    help="Durable, content-based publish/subscribe: files in, routed by what is in them, files out.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+Home = Annotated[
+    Path | None, typer.Option(help="Folder of the embedded PostgreSQL and of Spark's files.  [.crossdock]")
+]
+Database = Annotated[str | None, typer.Option(help="URL of a PostgreSQL server, instead of the embedded one.")]
+Master = Annotated[str | None, typer.Option(help="URL of a Spark master, instead of Spark on this machine.")]
+Output = Annotated[Format, typer.Option("-o", "--output", help="How to print.")]
+ApplicationFile = Annotated[Path, typer.Argument(metavar="APP", help="The application: a .yaml or .py file.")]
+
+
+@app.command()
+def run(
+    application: ApplicationFile,
+    until_idle: Annotated[bool, typer.Option(help="End when nothing is left to do, and print a summary.")] = False,
+    home: Home = None,
+    database: Database = None,
+    master: Master = None,
+    spark_ui: Annotated[bool | None, typer.Option(help="Open Spark's web page.")] = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Deploy an application and run everything on this machine until Ctrl-C.
+
+    With --until-idle the exit code is 0 if everything was delivered, and 3 if anything is suspended, unrouted or waiting.
+    """
+    from crossdock.administration.service import all_delivered, summary
+    from crossdock.application.deploy import deployment_of
+    from crossdock.application.load import load_application
+    from crossdock.cli.output import print_summary, progress
+
+    settings = _settings(home=home, database=database, master=master, spark_ui=spark_ui)
+    deployment = deployment_of(load_application(application), application, text_limit=settings.text_limit)
+    from crossdock.application.runtime import run as run_application
+
+    with progress() as show:
+        statistics = run_application(
+            deployment, settings, until_idle=until_idle, stop=_stop_on_signals(), progress=show
+        )
+    print_summary(summary(statistics), output)
+    if until_idle and not all_delivered(statistics):
+        raise typer.Exit(3)
+
+
+@app.command()
+def get(
+    what: Annotated[str, typer.Argument(metavar="ports|locations|suspended", help="What to list.")],
+    home: Home = None,
+    database: Database = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """List send ports, receive locations or suspended messages."""
+    from crossdock.administration.service import suspended
+    from crossdock.application.store import opened
+    from crossdock.cli.output import print_rows
+    from crossdock.errors import UsageError
+
+    lists: dict[str, Any] = {
+        "ports": lambda agent: agent.list_ports(),
+        "locations": lambda agent: agent.list_locations(),
+        "suspended": suspended,
+    }
+    if what not in lists:
+        raise UsageError(f"There is nothing called {what!r} to list. Choose one of: {', '.join(lists)}.")
+    with opened(_existing(_settings(home=home, database=database))) as agent:
+        rows = lists[what](agent)
+    print_rows(rows, output, empty=f"There are no {what}.")
+
+
+@app.command()
+def save(
+    ids: Annotated[list[str], typer.Argument(metavar="ID...", help="Message ids, as `get suspended` shows them.")],
+    to: Annotated[Path, typer.Option(help="The folder to write to.")] = Path(),
+    home: Home = None,
+    database: Database = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Write the original bytes of messages to files."""
+    from crossdock.administration.service import save as save_messages
+    from crossdock.application.store import opened
+    from crossdock.cli.output import print_rows
+
+    with opened(_existing(_settings(home=home, database=database))) as agent:
+        rows = save_messages(agent, ids, to)
+    print_rows(rows, output, empty="Nothing was saved.")
+
+
+@app.command()
+def doctor(home: Home = None, database: Database = None, master: Master = None, output: Output = Format.TABLE) -> None:
+    """Say which Python, Java, Spark and PostgreSQL are used, and whether each works."""
+    from dataclasses import asdict
+
+    from crossdock.administration.doctor import examine
+    from crossdock.cli.output import print_rows
+
+    findings = list(examine(_settings(home=home, database=database, master=master)))
+    print_rows([asdict(finding) for finding in findings], output, empty="")
+    if not all(finding.works for finding in findings):
+        raise typer.Exit(1)
+
+
+@app.command()
+def demo(
+    home: Annotated[Path, typer.Option(help="The folder the demo makes and works in.")] = Path(".demo"),
+    orders: Annotated[int, typer.Option(min=1, max=1_000_000, help="How many orders to make.")] = 3_000,
+) -> None:
+    """Make a few thousand orders, route them, and show what went where."""
+    from crossdock.demo.show import show_demo
+
+    show_demo(home, orders, _stop_on_signals())
+
+
+def _settings(**given: Any) -> Settings:
+    """Options that were given win over the environment and the defaults."""
+    from pydantic import ValidationError
+
+    from crossdock.errors import UsageError
+    from crossdock.settings import Settings
+
+    try:
+        return Settings(**{name: value for name, value in given.items() if value is not None})
+    except ValidationError as error:
+        problem = error.errors()[0]
+        name = "_".join(str(step) for step in problem["loc"]).upper()
+        raise UsageError(f"CROSSDOCK_{name}: {problem['msg']}") from error
+
+
+def _existing(settings: Settings) -> Settings:
+    """For commands that only ask: they do not create a home."""
+    from crossdock.errors import UsageError
+
+    if not settings.database and not (settings.home / "postgres" / "data").is_dir():
+        raise UsageError(
+            f"There is no MessageBox in {settings.home}. Create it with `crossdock run APP`, or give --home."
+        )
+    return settings
+
+
+def _stop_on_signals() -> Event:
+    """Set by Ctrl-C, a termination or a closed terminal."""
+    stop = Event()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: stop.set())
+    return stop

@@ -1,0 +1,107 @@
+"""How the command line prints: tables for people, one JSON document for programs, progress on standard error."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import Any
+
+from rich.console import Console
+from rich.live import Live
+from rich.logging import RichHandler
+from rich.table import Table
+from rich.text import Text
+
+from crossdock.messagebox.rows import Statistics
+
+
+class Format(StrEnum):
+    TABLE = "table"
+    JSON = "json"
+
+
+def print_json(document: object) -> None:
+    sys.stdout.write(json.dumps(document, default=str, ensure_ascii=False, indent=2) + "\n")
+
+
+def print_rows(rows: Sequence[Mapping[str, Any]], format_: Format, *, empty: str) -> None:
+    """Rows as a table whose columns are the keys; `empty` is said where there are none."""
+    if format_ is Format.JSON:
+        print_json(list(rows))
+    elif not rows:
+        Console().print(empty)
+    else:
+        Console().print(table_of(rows))
+
+
+def table_of(rows: Sequence[Mapping[str, Any]], title: str | None = None) -> Table:
+    table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
+    for name in rows[0]:
+        number = all(isinstance(row[name], int) and not isinstance(row[name], bool) for row in rows)
+        table.add_column(name.replace("_", " "), justify="right" if number else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(_cell(value)) for value in row.values()))
+    return table
+
+
+def print_summary(summary: Mapping[str, Any], format_: Format) -> None:
+    if format_ is Format.JSON:
+        print_json(summary)
+        return
+    counts = {name: value for name, value in summary.items() if name != "ports"}
+    console = Console()
+    console.print(table_of([counts]))
+    if summary["ports"]:
+        console.print()
+        console.print(table_of([{"send port": name, "delivered": count} for name, count in summary["ports"].items()]))
+
+
+class Progress:
+    """One line that changes on a terminal; elsewhere a line for each phase."""
+
+    def __init__(self, console: Console, live: Live | None) -> None:
+        self._console = console
+        self._live = live
+        self._phase = ""
+
+    def __call__(self, phase: str, statistics: Statistics) -> None:
+        line = (
+            f"{phase}: received {statistics.received:,}  published {statistics.published:,}  "
+            f"delivered {statistics.delivered:,}  ready {statistics.ready + statistics.claimed:,}  "
+            f"suspended {statistics.suspended:,}  unrouted {statistics.unrouted:,}  waiting {statistics.waiting:,}"
+        )
+        if self._live is not None:
+            self._live.update(Text(line))
+        elif phase != self._phase:
+            self._console.print(line, highlight=False)
+        self._phase = phase
+
+
+@contextmanager
+def progress() -> Iterator[Progress]:
+    """Progress and log lines together on standard error."""
+    console = Console(stderr=True)
+    handler: logging.Handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
+    if console.is_terminal:
+        handler = RichHandler(console=console, show_path=False, show_time=False, markup=False)
+    root = logging.getLogger("crossdock")
+    root.addHandler(handler)
+    try:
+        if console.is_terminal:
+            with Live(console=console, refresh_per_second=8, transient=True) as live:
+                yield Progress(console, live)
+        else:
+            yield Progress(console, None)
+    finally:
+        root.removeHandler(handler)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

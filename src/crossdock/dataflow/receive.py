@@ -1,0 +1,189 @@
+"""The bulk lane: one streaming query whose single pass reads, promotes, matches and publishes on the executors.
+
+Only outcome rows flow back. A range that runs twice, after a crash or in a second attempt, publishes nothing the second
+time; losing the checkpoint is harmless, so every start begins with a fresh one.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
+
+from crossdock.dataflow.session import Spark
+from crossdock.dataflow.source import IntakeSource
+from crossdock.errors import TransientError, UnavailableError
+from crossdock.messagebox.agent import Agent
+from crossdock.receive.interchange import IntakeItem, Interchange
+from crossdock.receive.location import ReceiveLocation
+
+_TRIGGER = "200 milliseconds"
+_INTERCHANGES_PER_TRANSACTION = 500
+_BYTES_PER_TRANSACTION = 16 * 1024 * 1024
+_OUTCOME = "sequence BIGINT, identity BINARY, reason STRING, received BIGINT, published BIGINT, seconds DOUBLE"
+_OUTCOME_SCHEMA = pa.schema(
+    [
+        ("sequence", pa.int64()),
+        ("identity", pa.binary()),
+        ("reason", pa.string()),
+        ("received", pa.int64()),
+        ("published", pa.int64()),
+        ("seconds", pa.float64()),
+    ]
+)
+_FAILURES_IN_A_ROW = 5
+
+logger = logging.getLogger(__name__)
+
+Unreadable = Callable[[int, bytes, str], None]
+
+
+class ReceiveFlow:
+    """The query of one receive host. `unreadable` hears of sources that could not be read."""
+
+    def __init__(self, spark: Spark, database: str, checkpoint: Path, unreadable: Unreadable) -> None:
+        self._spark = spark
+        self._database = database
+        self._checkpoint = checkpoint
+        self._unreadable = unreadable
+        self._query: StreamingQuery | None = None
+        self._failures = 0
+
+    def start(self) -> None:
+        """Begin at the start of the ledger: what it still holds is unpublished, or published and soon forgotten."""
+        shutil.rmtree(self._checkpoint, ignore_errors=True)
+        session = self._spark.session
+        session.dataSource.register(IntakeSource)
+        ranges = session.readStream.format("crossdock_intake").option("databaseSecret", self._database).load()
+        outcomes = ranges.mapInArrow(receive_ranges(self._database), _OUTCOME)
+        self._query = (
+            outcomes.writeStream.foreachBatch(self._record)
+            .option("checkpointLocation", str(self._checkpoint))
+            .trigger(processingTime=_TRIGGER)
+            .start()
+        )
+
+    def check(self) -> None:
+        """Start the query again if it failed; give up if Spark itself is gone or it keeps failing."""
+        assert self._query is not None
+        if not self._spark.alive():
+            raise UnavailableError(f"Spark ended unexpectedly; see {self._spark.log}. Run again: nothing is lost.")
+        try:
+            if self._query.isActive:
+                return
+            problem = self._query.exception()
+        except (PySparkException, OSError) as error:
+            raise UnavailableError(f"Spark does not answer; see {self._spark.log}: {error}") from error
+        self._failures += 1
+        if self._failures >= _FAILURES_IN_A_ROW:
+            raise UnavailableError(f"Receiving keeps failing; see {self._spark.log}: {problem}")
+        logger.warning("Receiving failed and starts again; see %s", self._spark.log)
+        self.start()
+
+    def stop(self) -> None:
+        """Stop between transactions; what was not committed is done by the next run."""
+        try:
+            if self._query is not None and self._spark.alive():
+                self._query.stop()
+        except Exception as error:
+            logger.debug("The query did not stop in order: %s", error)
+
+    def _record(self, outcomes: DataFrame, _: int) -> None:
+        """The sink: runs in this process, once per micro-batch."""
+        for row in outcomes.collect():
+            if row.reason is not None:
+                self._unreadable(row.sequence, bytes(row.identity), row.reason)
+            else:
+                logger.debug("received %d, published %d in %.2f s", row.received, row.published, row.seconds)
+        self._failures = 0
+
+
+def receive_ranges(database: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The one pass, as Spark calls it on each task's ranges."""
+
+    def receive(ranges: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        worker = _worker(database)
+        for batch in ranges:
+            yield from worker.receive([IntakeItem(**row) for row in batch.to_pylist()])
+
+    return receive
+
+
+@dataclass(slots=True)
+class _Worker:
+    """What a Spark Python worker keeps between tasks: its agent and the locations of the current epoch."""
+
+    agent: Agent
+    box: int
+    epoch: int = -1
+    locations: dict[int, ReceiveLocation] = field(default_factory=dict)
+
+    def receive(self, items: list[IntakeItem]) -> Iterator[pa.RecordBatch]:
+        self._refresh()
+        pending: list[Interchange] = []
+        size = 0
+        for item in items:
+            outcome = self._read(item)
+            if isinstance(outcome, Interchange):
+                pending.append(outcome)
+                size += item.size
+            elif outcome is not None:
+                yield _outcome(sequence=item.sequence, identity=item.identity, reason=outcome)
+            if len(pending) >= _INTERCHANGES_PER_TRANSACTION or size >= _BYTES_PER_TRANSACTION:
+                yield self._publish(pending)
+                pending, size = [], 0
+        if pending:
+            yield self._publish(pending)
+
+    def _refresh(self) -> None:
+        epoch = self.agent.epoch()
+        if epoch != self.epoch:
+            definitions = self.agent.locations()
+            self.locations = {
+                id_: ReceiveLocation.from_definition(id_, host, stored) for id_, host, stored in definitions
+            }
+            self.epoch = epoch
+
+    def _read(self, item: IntakeItem) -> Interchange | str | None:
+        """An interchange, a reason why it cannot be read now, or None if there is nothing to publish any more."""
+        location = self.locations.get(item.location_id)
+        if location is None:
+            return "its receive location is disabled"
+        try:
+            interchange = location.receive(item, self.box)
+        except TransientError as error:
+            return f"Receive location {location.definition.name!r}: {error}"
+        if interchange is None:
+            self.agent.forget_intake([item.sequence])
+        return interchange
+
+    def _publish(self, interchanges: list[Interchange]) -> pa.RecordBatch:
+        started = time.perf_counter()
+        published = self.agent.publish(interchanges)
+        return _outcome(
+            received=published.received, published=published.published, seconds=time.perf_counter() - started
+        )
+
+
+# The one piece of module state: a Spark Python worker runs many tasks, and connects once.
+_workers: dict[str, _Worker] = {}
+
+
+def _worker(database: str) -> _Worker:
+    if database not in _workers:
+        agent = Agent(database, connections=1)
+        _workers[database] = _Worker(agent, agent.box_number())
+    return _workers[database]
+
+
+def _outcome(**values: Any) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([values], schema=_OUTCOME_SCHEMA)

@@ -1,0 +1,115 @@
+"""The one place that makes a Spark session: quiet, local unless told otherwise, and gone when it is closed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from crossdock.dataflow.java import Java, find_java
+from crossdock.errors import UnavailableError
+
+_TASK_ATTEMPTS = 4
+_STOP_SECONDS = 20
+_LOGGING = """rootLogger.level = warn
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{yyyy-MM-dd HH:mm:ss} %p %c{1}: %m%n%ex
+"""
+_LOG_LIMIT_BYTES = 20_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Spark:
+    """A running Spark. `close` ends the session and the Java process behind it."""
+
+    session: SparkSession
+    java: Java
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def alive(self) -> bool:
+        return self.process.poll() is None
+
+    def close(self) -> None:
+        with suppress(Exception):  # the Java process may be gone already, and then there is nothing left to stop
+            self.session.stop()
+        SparkContext._gateway = None
+        SparkContext._jvm = None
+        assert self.process.stdin is not None
+        with suppress(OSError):
+            self.process.stdin.close()  # Spark's Java process ends when this pipe does
+        try:
+            self.process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+def start_spark(home: Path, *, master: str = "", ui: bool = False) -> Spark:
+    """Start Spark with its files under `home`. Raises UnavailableError if it does not come up."""
+    folder = home.resolve() / "spark"
+    folder.mkdir(parents=True, exist_ok=True)
+    java = find_java(folder / "java")
+    log = _prepare_log(folder)
+    (folder / "log4j2.properties").write_text(_LOGGING)
+    os.environ |= {"JAVA_HOME": str(java.home), "PYSPARK_PYTHON": sys.executable}
+    os.environ.pop("SPARK_HOME", None)  # another Spark's scripts would not fit the pyspark that is imported
+    conf = SparkConf(loadDefaults=False)
+    for name, value in _configuration(folder, master, ui=ui).items():
+        conf.set(name, value)
+    try:
+        with log.open("ab") as output:
+            gateway: Any = launch_gateway(  # type: ignore[no-untyped-call]
+                conf,
+                # Its own session: a signal to our process group must not end it under our feet.
+                popen_kwargs={"stdout": output, "stderr": output, "start_new_session": True},
+            )
+        context = SparkContext(conf=conf, gateway=gateway)
+    except (PySparkException, OSError, RuntimeError) as error:
+        raise UnavailableError(
+            f"Spark does not start on Java {java.version} ({java.origin}); see {log}: {error}"
+        ) from error
+    return Spark(SparkSession(context), java, gateway.proc, log)
+
+
+def _configuration(folder: Path, master: str, *, ui: bool) -> dict[str, str]:
+    local = {
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+    }
+    checkpoints = "org.apache.spark.sql.execution.streaming.checkpointing"
+    return {
+        "spark.app.name": "crossdock",
+        # Several attempts for each task, so that a killed Python worker does not end the query.
+        "spark.master": master or f"local[{os.cpu_count() or 2},{_TASK_ATTEMPTS}]",
+        **({} if master else local),
+        "spark.ui.enabled": str(ui).lower(),
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{folder / 'log4j2.properties'}",
+        "spark.local.dir": str(folder / "tmp"),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
+        "spark.sql.streaming.checkpointFileManagerClass": f"{checkpoints}.FileSystemBasedCheckpointFileManager",
+        "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+    }
+
+
+def _prepare_log(folder: Path) -> Path:
+    log = folder / "spark.log"
+    if log.exists() and log.stat().st_size > _LOG_LIMIT_BYTES:
+        log.replace(folder / "spark.log.1")
+    return log

@@ -1,0 +1,1 @@
+"""Host instances: `instance.py` dequeues under lock, hands to a service and settles the outcome."""

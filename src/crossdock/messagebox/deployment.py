@@ -1,0 +1,152 @@
+"""Deployment: makes the tables of the MessageBox agree with one application, in the caller's transaction.
+
+A send port that the application no longer names is unenlisted; a receive location is disabled. Nothing that has arrived
+is touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+import psycopg
+import psycopg.sql
+from psycopg.types.json import Json
+
+from crossdock.errors import ApplicationError
+from crossdock.message.property import PropertyRegistry, PropertyType, format_value, type_of
+from crossdock.messagebox.statement import statement
+from crossdock.subscription.predicate import Filter, Operator, Predicate
+
+
+@dataclass(frozen=True, slots=True)
+class DeployedPort:
+    """A send port: the host that serves it, the priority of its messages and the filter of its subscription."""
+
+    name: str
+    host: str
+    priority: int
+    filter: Filter
+    definition: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class DeployedLocation:
+    """A receive location and the host that receives there."""
+
+    name: str
+    host: str
+    definition: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """An application as the MessageBox sees it; the definitions are for the processes that run it."""
+
+    application: str
+    properties: Mapping[str, PropertyType]
+    locations: Sequence[DeployedLocation]
+    ports: Sequence[DeployedPort]
+
+    @property
+    def digest(self) -> str:
+        """The same for the same deployment, so that deploying twice changes nothing."""
+        return sha256(repr(self).encode()).hexdigest()
+
+
+def deploy(connection: psycopg.Connection, deployment: Deployment) -> bool:
+    """True if anything changed. Refuses what collides with other applications of the group."""
+    name = deployment.application
+    known = connection.execute("SELECT digest FROM application WHERE name = %s", [name]).fetchone()
+    if known is not None and known[0] == deployment.digest:
+        return False
+    connection.execute(
+        "INSERT INTO application (name, digest) VALUES (%s, %s)"
+        " ON CONFLICT (name) DO UPDATE SET digest = excluded.digest, deployed_at = now()",
+        [name, deployment.digest],
+    )
+    _declare_properties(connection, deployment.properties)
+    _deploy_locations(connection, deployment)
+    _deploy_ports(connection, deployment)
+    return True
+
+
+def _declare_properties(connection: psycopg.Connection, properties: Mapping[str, PropertyType]) -> None:
+    known = connection.execute("SELECT name, type FROM property").fetchall()
+    registry = PropertyRegistry([(name, PropertyType(type_)) for name, type_ in known])
+    for name, type_ in properties.items():
+        registry.declare(name, type_)
+    with connection.cursor() as cursor:
+        cursor.executemany(
+            "INSERT INTO property (name, type) VALUES (%s, %s) ON CONFLICT DO NOTHING", list(properties.items())
+        )
+
+
+def _deploy_locations(connection: psycopg.Connection, deployment: Deployment) -> None:
+    names = [location.name for location in deployment.locations]
+    _refuse_foreign(connection, "receive_location", "Receive location", names, deployment.application)
+    connection.execute(
+        "UPDATE receive_location SET enabled = false WHERE application = %s AND name <> ALL(%s)",
+        [deployment.application, names],
+    )
+    for location in deployment.locations:
+        connection.execute(
+            "INSERT INTO receive_location (name, application, host_id, definition) VALUES (%s, %s, create_host(%s), %s)"
+            " ON CONFLICT (name) DO UPDATE"
+            " SET host_id = excluded.host_id, definition = excluded.definition, enabled = true",
+            [location.name, deployment.application, location.host, Json(location.definition)],
+        )
+
+
+def _deploy_ports(connection: psycopg.Connection, deployment: Deployment) -> None:
+    names = [port.name for port in deployment.ports]
+    _refuse_foreign(connection, "service", "Send port", names, deployment.application)
+    connection.execute(statement("unenlist_missing"), {"application": deployment.application, "names": names})
+    for port in deployment.ports:
+        row = connection.execute(
+            statement("enlist"),
+            {
+                "name": port.name,
+                "application": deployment.application,
+                "host": port.host,
+                "priority": port.priority,
+                "definition": Json(port.definition),
+            },
+        ).fetchone()
+        assert row is not None
+        _replace_predicates(connection, row[0], port.filter)
+
+
+def _refuse_foreign(
+    connection: psycopg.Connection, table: str, kind: str, names: Iterable[str], application: str
+) -> None:
+    query = psycopg.sql.SQL("SELECT name, application FROM {} WHERE name = ANY(%s) AND application <> %s")
+    taken = connection.execute(query.format(psycopg.sql.Identifier(table)), [list(names), application]).fetchone()
+    if taken is not None:
+        raise ApplicationError(
+            f"{kind} {taken[0]!r} already belongs to application {taken[1]!r}; names are unique in the whole group. "
+            "Rename it, or use another --home."
+        )
+
+
+def _replace_predicates(connection: psycopg.Connection, subscription: int, filter_: Filter) -> None:
+    connection.execute("DELETE FROM predicate WHERE subscription_id = %s", [subscription])
+    rows = [
+        (subscription, number, position, predicate.property, *_stored(predicate))
+        for number, group in enumerate(filter_.groups)
+        for position, predicate in enumerate(group)
+    ]
+    with connection.cursor() as cursor:
+        cursor.executemany("INSERT INTO predicate VALUES (%s, %s, %s, %s, %s, %s, %s, %s)", rows)
+
+
+def _stored(predicate: Predicate) -> tuple[str, str, list[str] | None, int]:
+    """(type, operator, value, pass): equality is looked up in the first pass, everything else checked in the second."""
+    value = predicate.value
+    if value is None:
+        return (PropertyType.TEXT, predicate.operator, None, 2)
+    values = value if isinstance(value, tuple) else (value,)
+    first_pass = predicate.operator in (Operator.EQUAL, Operator.IN)
+    return (type_of(values[0]), predicate.operator, [format_value(each) for each in values], 1 if first_pass else 2)

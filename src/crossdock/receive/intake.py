@@ -1,0 +1,125 @@
+"""The intake: lists the sources of all locations into the ledger, and removes those whose messages are safe.
+
+Order of steps for every source: list, publish (elsewhere), remove, forget. A crash between any two is made good by the
+next round, since each step can be done again.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from crossdock.errors import TransientError
+from crossdock.receive.location import ReceiveLocation
+
+_FIRST_BACK_OFF_SECONDS = 1.0
+_LONGEST_BACK_OFF_SECONDS = 60.0
+_ITEMS_PER_TRANSACTION = 5_000
+
+logger = logging.getLogger(__name__)
+
+
+class Ledger(Protocol):
+    """What the intake needs of the MessageBox."""
+
+    def list_intake(self, items: Sequence[tuple[int, bytes, int]]) -> int: ...
+    def settled_intake(self, *, after: int, limit: int = 1000) -> list[tuple[int, int, bytes]]: ...
+    def forget_intake(self, sequences: Sequence[int]) -> None: ...
+
+
+@dataclass(slots=True)
+class _BackOff:
+    """How long to leave something alone that keeps failing."""
+
+    until: float = 0.0
+    seconds: float = _FIRST_BACK_OFF_SECONDS
+
+    def again(self, now: float) -> None:
+        self.until = now + self.seconds
+        self.seconds = min(self.seconds * 2, _LONGEST_BACK_OFF_SECONDS)
+
+
+@dataclass(slots=True)
+class Intake:
+    """One process's view of the sources. `round()` does everything there is to do now."""
+
+    ledger: Ledger
+    clock: Callable[[], float] = time.monotonic
+    incomplete: int = 0
+    _known: dict[int, set[bytes]] = field(default_factory=dict)
+    _failing: dict[int, _BackOff] = field(default_factory=dict)
+    _postponed: dict[int, _BackOff] = field(default_factory=dict)
+    _unreadable: dict[bytes, _BackOff] = field(default_factory=dict)
+    _stuck: set[bytes] = field(default_factory=set)
+
+    def round(self, locations: Mapping[int, ReceiveLocation]) -> int:
+        """Remove what is published, list what is new; gives how many sources were new."""
+        self.acknowledge(locations)
+        self._retry_postponed()
+        self.incomplete = 0
+        return sum(self._list(location) for location in locations.values())
+
+    def acknowledge(self, locations: Mapping[int, ReceiveLocation]) -> None:
+        """Remove every published source, then its ledger row, in that order."""
+        after = 0
+        while settled := self.ledger.settled_intake(after=after):
+            self.ledger.forget_intake(
+                [
+                    sequence
+                    for sequence, location_id, identity in settled
+                    if location_id in locations and self._remove(locations[location_id], identity)
+                ]
+            )
+            after = settled[-1][0]
+
+    def postpone(self, sequence: int, identity: bytes, reason: str) -> None:
+        """A source could not be read: leave it alone for a while, then list it again."""
+        logger.warning("%s; trying again later", reason)
+        back_off = self._unreadable.setdefault(identity, _BackOff())
+        back_off.again(self.clock())
+        self._postponed[sequence] = back_off
+
+    @property
+    def postponed(self) -> int:
+        """Sources in the ledger that are not readable at the moment."""
+        return len(self._postponed)
+
+    def _retry_postponed(self) -> None:
+        due = [sequence for sequence, back_off in self._postponed.items() if back_off.until <= self.clock()]
+        self.ledger.forget_intake(due)
+        for sequence in due:
+            del self._postponed[sequence]
+        if due:
+            self._known.clear()
+
+    def _list(self, location: ReceiveLocation) -> int:
+        back_off = self._failing.get(location.id)
+        if back_off is not None and back_off.until > self.clock():
+            return 0
+        try:
+            listing = location.adapter.list()
+        except TransientError as error:
+            if back_off is None:
+                logger.warning("Receive location %r waits: %s", location.definition.name, error)
+            self._failing.setdefault(location.id, _BackOff()).again(self.clock())
+            return 0
+        self._failing.pop(location.id, None)
+        self.incomplete += listing.incomplete
+        known = self._known.get(location.id, set())
+        new = [(location.id, each.identity, each.size) for each in listing.ready if each.identity not in known]
+        for start in range(0, len(new), _ITEMS_PER_TRANSACTION):
+            self.ledger.list_intake(new[start : start + _ITEMS_PER_TRANSACTION])
+        self._known[location.id] = {each.identity for each in listing.ready}
+        return len(new)
+
+    def _remove(self, location: ReceiveLocation, identity: bytes) -> bool:
+        try:
+            return location.adapter.acknowledge(identity)
+        except TransientError as error:
+            if identity not in self._stuck:
+                logger.warning("Receive location %r: %s; it is published and stays", location.definition.name, error)
+            self._stuck.add(identity)
+            return False

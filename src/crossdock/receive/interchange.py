@@ -1,0 +1,37 @@
+"""What a source becomes: the ledger row it is known by, and the interchange of messages and failures read from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from crossdock.message.message import Message
+
+
+@dataclass(frozen=True, slots=True)
+class IntakeItem:
+    """A source in the intake ledger, still to be read."""
+
+    sequence: int
+    location_id: int
+    identity: bytes
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Bytes that did not become a routable message, kept as they came, and why."""
+
+    message: Message
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Interchange:
+    """What one range of a source became. Published as a whole or not at all; (sequence, range_start) is its key."""
+
+    sequence: int
+    location_id: int
+    host_id: int
+    messages: tuple[Message, ...]
+    failures: tuple[Failure, ...] = ()
+    range_start: int = 0

@@ -1,0 +1,1 @@
+"""Send ports: `port.py` hands one message to an adapter and says what came of it."""

@@ -1,0 +1,20 @@
+"""Settings of one process: where it works and what it connects to. Options win over `CROSSDOCK_*` variables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class Settings(BaseSettings):
+    """`database` empty means the embedded PostgreSQL under `home`; `master` empty means Spark on this machine."""
+
+    model_config = SettingsConfigDict(env_prefix="CROSSDOCK_", frozen=True, extra="ignore")
+
+    home: Path = Path(".crossdock")
+    database: str = ""
+    master: str = ""
+    spark_ui: bool = False
+    text_limit: int = Field(default=256, gt=0, description="longest promoted text, in characters")
