@@ -23,9 +23,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-Home = Annotated[
-    Path | None, typer.Option(help="Folder of the embedded PostgreSQL and of Spark's files.  [.crossdock]")
-]
+Home = Annotated[Path | None, typer.Option(help="Where the embedded PostgreSQL and Spark keep files.  [.crossdock]")]
 Database = Annotated[str | None, typer.Option(help="URL of a PostgreSQL server, instead of the embedded one.")]
 Master = Annotated[str | None, typer.Option(help="URL of a Spark master, instead of Spark on this machine.")]
 Output = Annotated[Format, typer.Option("-o", "--output", help="How to print.")]
@@ -44,7 +42,7 @@ def run(
 ) -> None:
     """Deploy an application and run everything on this machine until Ctrl-C.
 
-    With --until-idle the exit code is 0 if everything was delivered, and 3 if anything is suspended, unrouted or waiting.
+    With --until-idle the exit code is 0 if all was delivered, and 3 if anything is suspended, unrouted or waiting.
     """
     from crossdock.administration.service import all_delivered, summary
     from crossdock.application.deploy import deployment_of
@@ -74,7 +72,7 @@ def get(
     """List send ports, receive locations or suspended messages."""
     from crossdock.administration.service import suspended
     from crossdock.application.store import opened
-    from crossdock.cli.output import print_rows
+    from crossdock.cli.output import brief, print_rows
     from crossdock.errors import UsageError
 
     lists: dict[str, Any] = {
@@ -86,6 +84,8 @@ def get(
         raise UsageError(f"There is nothing called {what!r} to list. Choose one of: {', '.join(lists)}.")
     with opened(_existing(_settings(home=home, database=database))) as agent:
         rows = lists[what](agent)
+    if what == "suspended" and output is Format.TABLE:
+        rows = [brief(row) for row in rows]
     print_rows(rows, output, empty=f"There are no {what}.")
 
 
@@ -127,7 +127,7 @@ def demo(
     orders: Annotated[int, typer.Option(min=1, max=1_000_000, help="How many orders to make.")] = 3_000,
 ) -> None:
     """Make a few thousand orders, route them, and show what went where."""
-    from crossdock.demo.show import show_demo
+    from crossdock.cli.show_demo import show_demo
 
     show_demo(home, orders, _stop_on_signals())
 

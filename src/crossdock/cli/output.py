@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -33,16 +34,31 @@ def print_rows(rows: Sequence[Mapping[str, Any]], format_: Format, *, empty: str
     if format_ is Format.JSON:
         print_json(list(rows))
     elif not rows:
-        Console().print(empty)
+        console().print(empty)
     else:
-        Console().print(table_of(rows))
+        console().print(table_of(rows))
+
+
+def console(*, stderr: bool = False) -> Console:
+    """As wide as the terminal; wide enough for whole rows where there is none."""
+    made = Console(stderr=stderr)
+    return made if made.is_terminal else Console(stderr=stderr, width=160)
+
+
+def brief(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A suspended message in the width of a terminal; JSON has the rest."""
+    source = Path(row["source_file"] or "-")
+    shown = source.relative_to(Path.cwd()) if source.is_relative_to(Path.cwd()) else source
+    return {"id": row["id"], "kind": row["kind"], "source_file": str(shown), "reason": row["reason"]}
 
 
 def table_of(rows: Sequence[Mapping[str, Any]], title: str | None = None) -> Table:
     table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
     for name in rows[0]:
         number = all(isinstance(row[name], int) and not isinstance(row[name], bool) for row in rows)
-        table.add_column(name.replace("_", " "), justify="right" if number else "left", overflow="fold")
+        table.add_column(
+            name.replace("_", " "), justify="right" if number else "left", overflow="fold", no_wrap=name == "id"
+        )
     for row in rows:
         table.add_row(*(Text(_cell(value)) for value in row.values()))
     return table
@@ -53,18 +69,18 @@ def print_summary(summary: Mapping[str, Any], format_: Format) -> None:
         print_json(summary)
         return
     counts = {name: value for name, value in summary.items() if name != "ports"}
-    console = Console()
-    console.print(table_of([counts]))
+    out = console()
+    out.print(table_of([counts]))
     if summary["ports"]:
-        console.print()
-        console.print(table_of([{"send port": name, "delivered": count} for name, count in summary["ports"].items()]))
+        out.print()
+        out.print(table_of([{"send port": name, "delivered": count} for name, count in summary["ports"].items()]))
 
 
 class Progress:
     """One line that changes on a terminal; elsewhere a line for each phase."""
 
-    def __init__(self, console: Console, live: Live | None) -> None:
-        self._console = console
+    def __init__(self, err: Console, live: Live | None) -> None:
+        self._err = err
         self._live = live
         self._phase = ""
 
@@ -77,26 +93,26 @@ class Progress:
         if self._live is not None:
             self._live.update(Text(line))
         elif phase != self._phase:
-            self._console.print(line, highlight=False)
+            self._err.print(line, highlight=False)
         self._phase = phase
 
 
 @contextmanager
 def progress() -> Iterator[Progress]:
     """Progress and log lines together on standard error."""
-    console = Console(stderr=True)
+    err = console(stderr=True)
     handler: logging.Handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
-    if console.is_terminal:
-        handler = RichHandler(console=console, show_path=False, show_time=False, markup=False)
+    if err.is_terminal:
+        handler = RichHandler(console=err, show_path=False, show_time=False, markup=False)
     root = logging.getLogger("crossdock")
     root.addHandler(handler)
     try:
-        if console.is_terminal:
-            with Live(console=console, refresh_per_second=8, transient=True) as live:
-                yield Progress(console, live)
+        if err.is_terminal:
+            with Live(console=err, refresh_per_second=8, transient=True) as live:
+                yield Progress(err, live)
         else:
-            yield Progress(console, None)
+            yield Progress(err, None)
     finally:
         root.removeHandler(handler)
 

@@ -1,0 +1,1 @@
+"""What the demo routes: `orders.py` makes the application and its input."""

@@ -137,5 +137,4 @@ class HostInstance:
             self._lifeline.check()
             self._agent.release_dead(self._host_id)
             self._agent.requeue_due(self._host_id, now=now)
-            self._problem: BaseException | None = None
-        self._next_upkeep = datetime.fromtimestamp(now.timestamp() + _UPKEEP_SECONDS, UTC)
+            self._next_upkeep = datetime.fromtimestamp(now.timestamp() + _UPKEEP_SECONDS, UTC)

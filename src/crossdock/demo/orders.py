@@ -1,0 +1,105 @@
+"""Orders of different kinds in files of different shapes, some of them wrong on purpose; the same ones every time."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+APPLICATION = """# The demo's application: eight ports whose filters overlap.
+application: demo
+properties:
+  OrderId: text
+  Region: text
+  Customer: text
+  Channel: text
+  Amount: decimal
+  Urgent: boolean
+  Flags: integer
+  Placed: datetime
+schemas:
+  - type: Order
+    format: json
+    promote:
+      OrderId: $.id
+      Region: $.region
+      Customer: $.customer.name
+      Channel: $.channel
+      Amount: $.amount
+      Urgent: $.urgent
+      Flags: $.flags
+      Placed: $.placed
+receive_ports:
+  - name: OrdersIn
+    locations:
+      - {adapter: file, address: "in/*.json", pipeline: json}
+send_ports:
+  - {name: EuropeLarge, adapter: file, address: "out/europe-large/%MessageID%.json",
+     filter: "MessageType = 'Order' AND Region = 'EU' AND Amount >= 1000"}
+  - {name: Americas, adapter: file, address: "out/americas/%MessageID%.json", filter: "Region IN ('US', 'LATAM')"}
+  - {name: Urgent, adapter: file, address: "out/urgent/%SourceFileName%", filter: "Urgent = TRUE"}
+  - {name: NewCustomers, adapter: file, address: "out/new-customers/%MessageID%.json", filter: "Customer LIKE 'New %'"}
+  - {name: FraudCheck, adapter: file, address: "out/fraud-check/%MessageID%.json",
+     filter: "Channel = 'web' AND Amount > 9000 OR Flags & 4"}
+  - {name: Unpriced, adapter: file, address: "out/unpriced/%MessageID%.json",
+     filter: "NOT EXISTS(Amount) AND Channel = 'edi'"}
+  - {name: Christmas, adapter: file, address: "out/christmas/%MessageID%.json",
+     filter: "Placed BETWEEN '2026-12-20' AND '2026-12-27'"}
+  - {name: Everyday, adapter: file, address: "out/everyday/%MessageID%.json", filter: "Amount < 1000"}
+"""
+
+_BAD_FILES = {
+    "broken.json": b'{"id": "broken", "region": "EU", "amount": 12',
+    "empty.json": b"",
+    "latin-1.json": '{"id": "umlaut", "customer": {"name": "Müller"}}'.encode("latin-1"),
+    "text-amount.json": b'{"id": "text-amount", "region": "EU", "amount": "a lot"}',
+    "nobody-wants-it.json": b'{"id": "nobody", "region": "MARS", "channel": "pigeon"}',
+    "one-bad-line.json": b'{"id": "good-1", "region": "US"}\n{"id": "bad" oops}\n{"id": "good-2", "region": "US"}\n',
+}
+
+
+def make_demo(folder: Path, orders: int) -> Path:
+    """Write the application and its input under `folder`; gives the application file."""
+    application = folder / "demo.yaml"
+    inbox = folder / "in"
+    inbox.mkdir(parents=True)
+    application.write_text(APPLICATION)
+    for name, content in _files(orders):
+        path = inbox / name
+        path.write_bytes(content)
+        os.utime(path, (1_700_000_000, 1_700_000_000))  # complete long ago: nobody has to wait for it
+    return application
+
+
+def _files(orders: int) -> Iterator[tuple[str, bytes]]:
+    """One order per file, then files of lines, then arrays."""
+    randomness = random.Random(20261224)
+    made = [_order(randomness, number) for number in range(orders)]
+    alone, lines = orders // 10, orders * 7 // 10
+    for number, order in enumerate(made[:alone]):
+        yield f"order-{number:05}.json", json.dumps(order, indent=2).encode()
+    for start in range(alone, lines, 100):
+        yield f"lines-{start:05}.json", "\n".join(map(json.dumps, made[start : min(start + 100, lines)])).encode()
+    for start in range(lines, orders, 250):
+        yield f"array-{start:05}.json", json.dumps(made[start : start + 250]).encode()
+    yield from _BAD_FILES.items()
+
+
+def _order(randomness: random.Random, number: int) -> dict[str, object]:
+    customer = randomness.choice(["New ", ""]) + randomness.choice(
+        ["York Traders", "Ports Ltd", "Delta Foods", "Nordic"]
+    )
+    order: dict[str, object] = {
+        "id": f"ORD-{number:06}",
+        "region": randomness.choice(["EU", "eu", "US", "LATAM", "APAC"]),
+        "customer": {"name": customer, "country": randomness.choice(["NO", "DE", "BR", "JP"])},
+        "channel": randomness.choice(["web", "edi", "phone"]),
+        "urgent": randomness.random() < 0.1,
+        "flags": randomness.randrange(8) if randomness.random() < 0.2 else 0,
+        "placed": f"2026-12-{randomness.randrange(1, 32):02}T{randomness.randrange(24):02}:00:00+01:00",
+    }
+    if randomness.random() < 0.95:
+        order["amount"] = round(randomness.lognormvariate(5.5, 1.8), 2)
+    return order
