@@ -33,8 +33,8 @@ class ReceiveAdapter(Protocol):
     def read(self, identity: bytes) -> bytes | None:
         """The content; None if it vanished or changed since it was listed. TransientError: it may work later."""
 
-    def acknowledge(self, identity: bytes) -> bool:
-        """Remove a source whose messages are safe. False if it is not gone yet and must be acknowledged again."""
+    def acknowledge(self, identity: bytes) -> None:
+        """Remove a source whose messages are safe; nothing if it is gone already. TransientError: try again later."""
 
     def name(self, identity: bytes) -> str:
         """What a person would call the source."""

@@ -9,6 +9,7 @@ import os
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from errno import ENAMETOOLONG, ENOTDIR
 from fnmatch import fnmatchcase
 from pathlib import Path
 from uuid import uuid4
@@ -52,38 +53,41 @@ class FileReceiveAdapter:
             return None
         except OSError as error:
             raise TransientError(f"file {self.name(identity)} cannot be read: {error.strerror}") from error
-        with os.fdopen(descriptor, "rb") as file:
-            content = file.read() if _identity(path, os.fstat(descriptor)) == identity else None
-            # Still the same after reading: nobody wrote to it meanwhile.
-            return content if _identity(path, os.fstat(descriptor)) == identity else None
-
-    def acknowledge(self, identity: bytes) -> bool:
-        """Move aside, look, then remove: a file of the same name put there meanwhile is put back, not lost."""
-        path = _path(identity)
-        aside = os.path.join(os.path.dirname(path), os.fsencode(_SETTLED) + os.path.basename(path))  # noqa: PTH118, PTH119, PTH120
         try:
-            if _identity(path, os.lstat(path)) != identity:
-                return True
-            os.rename(path, aside)  # noqa: PTH104 - paths are bytes, since names need not be UTF-8
-            if _identity(path, os.lstat(aside)) == identity:
-                os.unlink(aside)  # noqa: PTH108
-            else:
+            with os.fdopen(descriptor, "rb") as file:
+                content = file.read() if _identity(path, os.fstat(descriptor)) == identity else None
+                # Still the same after reading: nobody wrote to it meanwhile.
+                return content if _identity(path, os.fstat(descriptor)) == identity else None
+        except OSError as error:
+            raise TransientError(f"file {self.name(identity)} cannot be read: {error.strerror}") from error
+
+    def acknowledge(self, identity: bytes) -> None:
+        """Move aside, look, then remove: a file of the same name put there meanwhile is put back, not lost."""
+        path, aside = _path(identity), _aside(identity)
+        try:
+            if _is(identity, path):
+                _rename(path, aside)
+            # Also when it was moved aside before, by a process that then died.
+            if _is(identity, aside):
+                os.unlink(aside)  # noqa: PTH108 - paths are bytes, since names need not be UTF-8
+            elif os.path.lexists(aside):
                 _put_back(aside, path)
         except FileNotFoundError:
-            return not os.path.lexists(path)
+            return  # another process was faster
         except OSError as error:
             raise TransientError(f"file {self.name(identity)} cannot be removed: {error.strerror}") from error
-        return True
 
     def name(self, identity: bytes) -> str:
         return _path(identity).decode("utf-8", "backslashreplace")
 
     def _source(self, entry: os.DirEntry[str]) -> Source | None:
-        if entry.name.startswith(_SETTLED):
-            self._restore_left_over(entry)
-        if not fnmatchcase(entry.name, self.mask) or (entry.name.startswith(".") and not self.mask.startswith(".")):
-            return None
+        ours = entry.name.startswith(_WRITING)
+        hidden = entry.name.startswith(".") and not self.mask.startswith(".")
         try:
+            if entry.name.startswith(_SETTLED):
+                self._restore_left_over(entry)
+            if ours or hidden or not fnmatchcase(entry.name, self.mask):
+                return None
             if not entry.is_file(follow_symlinks=False):
                 return None
             status = entry.stat(follow_symlinks=False)
@@ -101,9 +105,10 @@ class FileReceiveAdapter:
 
     def _restore_left_over(self, entry: os.DirEntry[str]) -> None:
         """A process died between moving a file aside and removing it: put it back, so that it is looked at again."""
-        if self._clock() - entry.stat(follow_symlinks=False).st_ctime > _SETTLED_LEFT_OVER_SECONDS:
-            original = Path(entry.path).with_name(entry.name.removeprefix(_SETTLED))
-            _put_back(os.fsencode(entry.path), os.fsencode(original))
+        _, _, original = entry.name.removeprefix(_SETTLED).partition("-")
+        age = self._clock() - entry.stat(follow_symlinks=False).st_ctime
+        if original and age > _SETTLED_LEFT_OVER_SECONDS:
+            _put_back(os.fsencode(entry.path), os.fsencode(Path(entry.path).with_name(original)))
 
 
 class FileSendAdapter:
@@ -115,16 +120,26 @@ class FileSendAdapter:
     def send(self, message: Message, *, attempt: int) -> None:
         target = Path(_expand(self.address, message))
         try:
-            target.parent.mkdir(parents=True, exist_ok=True)
+            _make_folder(target.parent)
             if attempt > 0:
                 _remove_left_over(target.parent, message)
             _write(target, message)
         except FileExistsError as error:
-            raise TerminalError(
-                f"file {target} exists with other content; remove or rename it, then resume the message"
-            ) from error
+            raise TerminalError(f"file {target} exists with other content") from error
         except OSError as error:
             raise TransientError(f"file {target} cannot be written: {error.strerror}") from error
+
+
+def _make_folder(folder: Path) -> None:
+    """With the folders above it, each as safe on disk as the file will be."""
+    if folder.is_dir():
+        return
+    _make_folder(folder.parent)
+    try:
+        folder.mkdir(exist_ok=True)
+    except FileExistsError as error:
+        raise NotADirectoryError(ENOTDIR, os.strerror(ENOTDIR)) from error
+    _sync(folder.parent)
 
 
 def _write(target: Path, message: Message) -> None:
@@ -178,6 +193,30 @@ def _identity(path: bytes, status: os.stat_result) -> bytes:
 
 def _path(identity: bytes) -> bytes:
     return identity.split(b":", 3)[3]
+
+
+def _aside(identity: bytes) -> bytes:
+    """Where a file goes while it is looked at: a name of its own, from which the old one can be told."""
+    path = _path(identity)
+    name = os.fsencode(_SETTLED) + identity.split(b":", 1)[0] + b"-" + os.path.basename(path)  # noqa: PTH119
+    return os.path.join(os.path.dirname(path), name)  # noqa: PTH118, PTH120
+
+
+def _is(identity: bytes, path: bytes) -> bool:
+    """Whether the file at `path` is the one that was listed under this identity."""
+    try:
+        return _identity(_path(identity), os.lstat(path)) == identity
+    except FileNotFoundError:
+        return False
+
+
+def _rename(path: bytes, aside: bytes) -> None:
+    try:
+        os.rename(path, aside)  # noqa: PTH104
+    except OSError as error:
+        if error.errno != ENAMETOOLONG:
+            raise
+        os.unlink(path)  # noqa: PTH108 - no room to step aside: the look just before has to do
 
 
 def _put_back(aside: bytes, path: bytes) -> None:

@@ -28,8 +28,9 @@ def summary(statistics: Statistics) -> dict[str, Any]:
 
 
 def all_delivered(statistics: Statistics) -> bool:
-    """Whether nothing is left that somebody has to look at."""
-    return not (statistics.suspended or statistics.unrouted or statistics.waiting)
+    """Whether nothing is left that somebody has to look at, or that a run which was interrupted did not get to."""
+    looked_at = statistics.suspended or statistics.unrouted or statistics.waiting
+    return not (looked_at or statistics.unread or statistics.ready or statistics.claimed)
 
 
 def suspended(agent: Agent) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from crossdock.application.model import ApplicationModel
+from crossdock.errors import ApplicationError, FilterError
 from crossdock.message.property import PropertyRegistry, PropertyType
 from crossdock.subscription.expression import Expression, compile_expression
 from crossdock.subscription.predicate import groups_of_filter
@@ -126,5 +127,8 @@ class SendPort:
     def declared(self, registry: PropertyRegistry) -> dict[str, Any]:
         declared = {"name": self.name, **self._transport}
         if isinstance(self._filter, Expression):
-            return declared | {"filter": groups_of_filter(compile_expression(registry, self._filter))}
+            try:
+                return declared | {"filter": groups_of_filter(compile_expression(registry, self._filter))}
+            except FilterError as error:
+                raise ApplicationError(f"send port {self.name!r}, filter: {error.reason}") from error
         return declared if self._filter is None else declared | {"filter": self._filter}

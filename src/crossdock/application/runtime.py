@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Event
+from threading import Event, Lock
 from typing import IO
 
 from crossdock.application.store import Store
@@ -97,6 +97,7 @@ class Runtime:
         self._progress = progress
         self._intake = Intake(store.agent)
         self._epoch = -1
+        self._refreshing = Lock()
         self._locations: dict[int, ReceiveLocation] = {}
         self._ports: dict[int, SendPort] = {}
         self._hosts: list[HostInstance] = []
@@ -156,14 +157,16 @@ class Runtime:
 
     def _refresh(self) -> None:
         """Follow changes of the configuration."""
-        epoch = self._agent.epoch()
-        if epoch == self._epoch:
-            return
-        self._locations = {
-            id_: ReceiveLocation.from_definition(id_, host, stored) for id_, host, stored in self._agent.locations()
-        }
-        self._ports = {id_: SendPort.from_definition(stored) for id_, _, stored in self._agent.services()}
-        self._epoch = epoch
+        with self._refreshing:
+            epoch = self._agent.epoch()
+            if epoch == self._epoch:
+                return
+            locations = self._agent.locations()
+            self._locations = {id_: ReceiveLocation.from_definition(id_, host, kept) for id_, host, kept in locations}
+            self._ports = {id_: SendPort.from_definition(kept) for id_, _, kept in self._agent.services()}
+            self._epoch = epoch
 
     def _services(self) -> Mapping[int, SendPort]:
+        """For the hosts: a reference may be for a port that was deployed a moment ago."""
+        self._refresh()
         return self._ports

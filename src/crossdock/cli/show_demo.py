@@ -31,7 +31,7 @@ def show_demo(folder: Path, orders: int, stop: Event) -> None:
     out = console()
     _fresh(folder)
     file = make_demo(folder, orders)
-    settings = Settings(home=folder / ".crossdock")
+    settings = Settings(home=folder / ".crossdock", database="", master="")
     application = load_application(file)
     out.print(f"Made {orders:,} orders in {folder / 'in'}, and {file}: {len(application.send_ports)} send ports, and")
     out.print("a few files that are wrong on purpose. Routing them on embedded PostgreSQL and local Spark:")

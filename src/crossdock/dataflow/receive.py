@@ -163,7 +163,7 @@ class _Worker:
         except TransientError as error:
             return f"Receive location {location.definition.name!r}: {error}"
         if interchange is None:
-            self.agent.forget_intake([item.sequence])
+            self.agent.abandon_intake([item.sequence])
         return interchange
 
     def _publish(self, interchanges: list[Interchange]) -> pa.RecordBatch:

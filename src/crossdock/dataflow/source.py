@@ -1,6 +1,6 @@
 """The Spark source of the bulk lane: ranges of the intake ledger. The offset is a ledger sequence and nothing else.
 
-A reader never raises: an exception here would end the query, so what goes wrong yields nothing and is tried again.
+Planning a batch that has begun raises if the ledger cannot be read; the query ends and is started again.
 """
 
 from __future__ import annotations

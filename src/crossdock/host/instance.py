@@ -94,7 +94,7 @@ class HostInstance:
     def _deliver(self, services: Mapping[int, Service], reference: Reference) -> Outcome:
         service = services.get(reference.service_id)
         if service is None:
-            return Suspend("The send port is no longer deployed; deploy it again, then resume the message.")
+            return Suspend("The send port is no longer deployed.")
         try:
             return service.deliver(reference.message, attempt=reference.attempt, now=self._clock())
         except Exception as error:

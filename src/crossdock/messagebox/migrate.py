@@ -34,12 +34,13 @@ def migrate(connection: psycopg.Connection, *, case_sensitive: bool = False) -> 
     except psycopg.errors.InsufficientPrivilege as error:
         raise UnavailableError(
             f"The database user may not create the schema {SCHEMA!r}: {error.diag.message_primary}. "
-            "Grant it CREATE on the database, or let an administrator run `crossdock apply` once."
+            "Grant it CREATE on the database, or let an administrator run Crossdock once."
         ) from error
 
 
 def _apply_missing(connection: psycopg.Connection, *, case_sensitive: bool) -> list[str]:
-    connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(SCHEMA)))
+    if connection.execute("SELECT FROM pg_namespace WHERE nspname = %s", [SCHEMA]).fetchone() is None:
+        connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(SCHEMA)))
     connection.execute(sql.SQL("SET LOCAL search_path TO {}").format(sql.Identifier(SCHEMA)))
     connection.execute(
         "CREATE TABLE IF NOT EXISTS migration (name text PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now())"

@@ -6,6 +6,7 @@ interchanges whose key was new go on.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -19,7 +20,7 @@ from crossdock.subscription.router import Router, Subscription
 
 # Shared by publishers at the end of their transaction, exclusive for whoever changes subscriptions.
 SUBSCRIPTION_LOCK = 0x0C05_5D0D
-_UNROUTED = "No subscription matches: {} Subscribe to it, then resume the message."
+_UNROUTED = "No subscription matches: {}"
 
 
 class EpochMovedError(Exception):
@@ -48,7 +49,7 @@ def publish(connection: psycopg.Connection, router: Router, interchanges: Iterab
     with connection.transaction():
         ours = _claim(connection, routed)
         _store(connection, [message for each in ours for message in _all_messages(each.interchange)])
-        references = _refer(connection, ours)
+        hosts = _refer(connection, ours)
         _check_epoch(connection, router)
     return Published(
         interchanges=len(ours),
@@ -56,7 +57,8 @@ def publish(connection: psycopg.Connection, router: Router, interchanges: Iterab
         published=sum(each.published for each in ours),
         unrouted=sum(each.unrouted for each in ours),
         suspended=sum(len(each.interchange.failures) for each in ours),
-        references=references,
+        references=hosts.total(),
+        hosts=frozenset(hosts),
     )
 
 
@@ -106,8 +108,8 @@ def _store(connection: psycopg.Connection, messages: Sequence[Message]) -> None:
     )
 
 
-def _refer(connection: psycopg.Connection, routed: Sequence[_Routed]) -> int:
-    """One row per subscription: in the queue if it is started, suspended if it is stopped, or unrouted."""
+def _refer(connection: psycopg.Connection, routed: Sequence[_Routed]) -> Counter[int]:
+    """One row per subscription: queued if it is started, suspended if it is stopped. Gives the queued ones by host."""
     queued: list[tuple[object, ...]] = []
     suspended: list[tuple[object, ...]] = []
     for each in routed:
@@ -135,11 +137,11 @@ def _refer(connection: psycopg.Connection, routed: Sequence[_Routed]) -> int:
         ("int2", "text", "uuid", "int4", "int4", "int2", "text"),
         suspended,
     )
-    return len(queued)
+    return Counter(int(str(row[0])) for row in queued)
 
 
 def _stopped(match: Subscription, message: Message) -> tuple[object, ...]:
-    reason = f"Send port {match.service!r} is stopped; starting it resumes the message."
+    reason = f"Send port {match.service!r} is stopped."
     return (match.host_id, "stopped", message.id, match.id, match.service_id, match.priority, reason)
 
 

@@ -10,7 +10,7 @@ from crossdock.message.message import Message, MessageId
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """Counts of what a call to publish put into the MessageBox; what was published before is not counted again."""
+    """What a call put into the MessageBox, without what was published before; `hosts` have new references."""
 
     interchanges: int = 0
     received: int = 0
@@ -18,6 +18,7 @@ class Published:
     unrouted: int = 0
     suspended: int = 0
     references: int = 0
+    hosts: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,9 +107,11 @@ def _problem(body: bytes, place: str) -> DocumentError | None:
     except RecursionError:
         return DocumentError(f"{place} is nested too deeply")
     except msgspec.DecodeError as error:
-        return DocumentError(f"{place} is not JSON: {_explained(str(error))}")
+        return DocumentError(f"{place} is not JSON: {_explained(str(error), body)}")
     return None
 
 
-def _explained(message: str) -> str:
-    return "it ends too early" if "truncated" in message else message.removeprefix("JSON is malformed: ")
+def _explained(message: str, body: bytes) -> str:
+    if "truncated" in message:
+        return "it holds half of a surrogate pair" if rb"\ud" in body.lower() else "it ends too early"
+    return message.removeprefix("JSON is malformed: ")

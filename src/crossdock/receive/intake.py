@@ -28,6 +28,7 @@ class Ledger(Protocol):
     def list_intake(self, items: Sequence[tuple[int, bytes, int]]) -> int: ...
     def settled_intake(self, *, after: int, limit: int = 1000) -> list[tuple[int, int, bytes]]: ...
     def forget_intake(self, sequences: Sequence[int]) -> None: ...
+    def abandon_intake(self, sequences: Sequence[int]) -> None: ...
 
 
 @dataclass(slots=True)
@@ -89,7 +90,7 @@ class Intake:
 
     def _retry_postponed(self) -> None:
         due = [sequence for sequence, back_off in self._postponed.items() if back_off.until <= self.clock()]
-        self.ledger.forget_intake(due)
+        self.ledger.abandon_intake(due)
         for sequence in due:
             del self._postponed[sequence]
         if due:
@@ -117,7 +118,8 @@ class Intake:
 
     def _remove(self, location: ReceiveLocation, identity: bytes) -> bool:
         try:
-            return location.adapter.acknowledge(identity)
+            location.adapter.acknowledge(identity)
+            return True
         except TransientError as error:
             if identity not in self._stuck:
                 logger.warning("Receive location %r: %s; it is published and stays", location.definition.name, error)

@@ -10,12 +10,15 @@ from pydantic import BaseModel, ConfigDict
 
 from crossdock.adapter.contract import ReceiveAdapter
 from crossdock.adapter.file import FileReceiveAdapter
+from crossdock.errors import TransientError
 from crossdock.message.context import Context
 from crossdock.message.message import Message, Part, message_id
 from crossdock.message.property import PropertyType, Value
 from crossdock.pipeline.json import Split, parse_path
 from crossdock.pipeline.receive import Document, Promotion, ReceivePipeline
 from crossdock.receive.interchange import Failure, IntakeItem, Interchange
+
+SIZE_LIMIT_BYTES = 256 * 1024 * 1024
 
 
 class PromotedField(BaseModel):
@@ -58,6 +61,10 @@ class ReceiveLocation:
 
     def receive(self, item: IntakeItem, box: int) -> Interchange | None:
         """Read a source and run the pipeline; None if it vanished or changed since it was listed."""
+        if item.size > SIZE_LIMIT_BYTES:
+            raise TransientError(
+                f"{self.adapter.name(item.identity)} has {item.size:,} bytes, and {SIZE_LIMIT_BYTES:,} is the most"
+            )
         content = self.adapter.read(item.identity)
         if content is None:
             return None

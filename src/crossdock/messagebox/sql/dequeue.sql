@@ -14,4 +14,4 @@ WITH ready AS (
 INSERT INTO claimed (host_id, sequence, priority, message_id, subscription_id, service_id, attempt, claimed_by, claimed_at)
 SELECT host_id, sequence, priority, message_id, subscription_id, service_id, attempt, %(instance)s, %(now)s
   FROM ready
-RETURNING sequence, message_id, service_id, attempt;
+RETURNING priority, sequence, message_id, service_id, attempt;

@@ -1,3 +1,3 @@
--- Delete ledger rows: of sources that were removed after publishing, or that vanished or changed before it.
+-- Delete the ledger rows of sources that were published and then removed.
 DELETE FROM intake
  WHERE sequence = ANY(%(sequence)s);

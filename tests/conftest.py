@@ -1,0 +1,85 @@
+"""Fixtures: one real PostgreSQL for the whole run, and a fresh database from a template for every test."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from hypothesis import HealthCheck, settings
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from crossdock.messagebox.agent import Agent
+from crossdock.messagebox.embedded import EmbeddedServer
+
+# The machine may be busy: examples are counted, not timed.
+settings.register_profile("crossdock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("crossdock")
+
+_TEMPLATE = f"crossdock_template_{os.getpid()}"
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The connection string of a server on which databases may be made; `make test DATABASE=…` names another."""
+    given = os.environ.get("CROSSDOCK_TEST_DATABASE")
+    if given:
+        yield given
+        return
+    embedded = EmbeddedServer(tmp_path_factory.mktemp("postgres"))
+    yield embedded.acquire()
+    embedded.release()
+
+
+@pytest.fixture(scope="session")
+def template(server: str) -> Iterator[str]:
+    _create(server, _TEMPLATE)
+    with Agent(_named(server, _TEMPLATE)) as agent:
+        agent.create()
+    yield _TEMPLATE
+    _drop(server, _TEMPLATE)
+
+
+@pytest.fixture
+def database(server: str, template: str, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A fresh database with the schema in it."""
+    name = f"crossdock_test_{os.getpid()}_{abs(hash(request.node.nodeid)) % 10**8}"
+    _create(server, name, template)
+    yield _named(server, name)
+    _drop(server, name)
+
+
+@pytest.fixture
+def empty_database(server: str) -> Iterator[str]:
+    name = f"crossdock_empty_{os.getpid()}"
+    _create(server, name)
+    yield _named(server, name)
+    _drop(server, name)
+
+
+@pytest.fixture
+def agent(database: str) -> Iterator[Agent]:
+    with Agent(database) as made:
+        yield made
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+def _named(server: str, name: str) -> str:
+    return make_conninfo(**{**conninfo_to_dict(server), "dbname": name})  # type: ignore[arg-type]
+
+
+def _create(server: str, name: str, template: str = "template1") -> None:
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+        connection.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
+
+
+def _drop(server: str, name: str) -> None:
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')

@@ -1,0 +1,109 @@
+"""Application files: both forms deploy identically, and what is wrong is refused in one sentence that names the place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from crossdock.application.deploy import deployment_of
+from crossdock.application.load import load_application
+from crossdock.errors import ApplicationError, CrossdockError, UsageError
+from crossdock.messagebox.deployment import Deployment
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+ORDERS = (EXAMPLES / "orders.yaml").read_text()
+
+
+def deployed(path: Path) -> Deployment:
+    return deployment_of(load_application(path), path, text_limit=256)
+
+
+def written(folder: Path, text: str, name: str = "app.yaml") -> Path:
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+def test_yaml_and_python_deploy_identically() -> None:
+    assert deployed(EXAMPLES / "orders.yaml") == deployed(EXAMPLES / "orders.py")
+    assert deployed(EXAMPLES / "orders.yaml").digest == deployed(EXAMPLES / "orders.py").digest
+
+
+def test_location_is_named_after_port_and_adapter_and_addresses_are_relative_to_the_file(folder: Path) -> None:
+    deployment = deployed(written(folder, ORDERS))
+
+    [location] = deployment.locations
+    assert location.name == "OrdersIn.file"
+    assert location.definition["address"] == str(folder / "in/*.json")
+
+
+def test_structured_groups_mean_the_same_as_text(folder: Path) -> None:
+    structured = ORDERS.replace(
+        "filter: MessageType = 'Order' AND Region = 'EU' AND Amount >= 1000",
+        "filter: [[{property: MessageType, operator: '=', value: Order}, {property: Region, operator: '=', value: EU},"
+        " {property: Amount, operator: '>=', value: 1000}]]",
+    )
+
+    assert deployed(written(folder, structured)).ports == deployed(written(folder, ORDERS, "text.yaml")).ports
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("filter: MessageType = 'Order' AND", "fitler: MessageType = 'Order' AND",
+         "send_ports[0].fitler: unknown key 'fitler'; did you mean 'filter'?"),
+        ("application: orders", "application: orders\napplication: again", "line 3, column 1: the key 'application' is there twice"),
+        ("Amount >= 1000", "Amuont >= 1000", "send port 'EuropeLarge', filter (column 45): property 'Amuont' is not declared"),
+        ("Amount >= 1000", "Amount >= 'much'", "property 'Amount' is decimal, and 'much' is not a decimal"),
+        ("Amount >= 1000", "Amount >= ", "filter (column 54): a constant is missing at the end"),
+        ("Amount: decimal", "Amount: money", "properties.Amount: input should be 'text', 'integer'"),
+        ("Region: $.region", "Region: region", "schema 'Order', property 'Region': 'region' is not a path to one field"),
+        ("Region: $.region", "Country: $.region", "schema 'Order' promotes 'Country', which is not declared"),
+        ("name: Archive", "name: EuropeLarge", "the name 'EuropeLarge' is used for more than one send port"),
+        ("pipeline: json}", "pipeline: json, schema: Invoice}", "names the schema 'Invoice', which is not declared (declared: Order)"),
+        ("pipeline: json}", "pipeline: jsn}", "receive_ports[0].locations[0].pipeline: input should be 'json'"),
+        ("adapter: file, address", "address", "receive_ports[0].locations[0].adapter: this key is missing"),
+        ("schemas:", "schemas: [", "not readable as YAML: line"),
+        ("  - {type: Order", "  - {type: Refund, format: json}\n  - {type: Order", "more than one schema of format 'json'; name one"),
+    ],
+)  # fmt: skip
+def test_wrong_yaml_is_refused_with_its_place(folder: Path, old: str, new: str, sentence: str) -> None:
+    assert old in ORDERS
+    path = written(folder, ORDERS.replace(old, new, 1))
+
+    with pytest.raises(ApplicationError) as caught:
+        deployed(path)
+
+    assert str(caught.value).startswith(f"{path}: ")
+    assert sentence in str(caught.value)
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("app = 5", "exactly one Application, not 0"),
+        ("import nowhere", "line 1: ModuleNotFoundError"),
+        ("from crossdock import Application\n\nx = (", "line 3: SyntaxError"),
+        ("from crossdock import Application, P\na = Application('a')\nb = Application('b')", "not 2"),
+        ("from crossdock import *\na = Application('a')\na.send_port('S', filter=P.Amount > 5).file('x')",
+         "property 'Amount' is not declared"),
+        ("from crossdock import *\na = Application('a')\na.send_port('S', filter=(P.A > 5) and (P.B > 5))",
+         "line 3: a filter expression has no truth value"),
+        ("from crossdock import *\na = Application('a')\na.send_port('S')", "send_ports[0].adapter: this key is missing"),
+    ],
+)  # fmt: skip
+def test_wrong_python_is_refused_with_its_place(folder: Path, text: str, sentence: str) -> None:
+    with pytest.raises(CrossdockError) as caught:
+        deployed(written(folder, text, "app.py"))
+
+    assert sentence in str(caught.value)
+    assert caught.value.exit_code == 2
+
+
+def test_file_that_is_missing_or_of_another_kind_is_wrong_usage(folder: Path) -> None:
+    with pytest.raises(UsageError, match="There is no application file"):
+        load_application(folder / "missing.yaml")
+    with pytest.raises(UsageError, match=r"neither a \.yaml nor a \.py file"):
+        load_application(written(folder, "", "app.json"))

@@ -1,0 +1,71 @@
+"""Deployment into the MessageBox: what changes, what stays, what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from box import PROPERTIES, an_interchange, deployment, listed
+from crossdock.errors import ApplicationError, PropertyError
+from crossdock.message.property import PropertyRegistry, PropertyType
+from crossdock.messagebox.agent import Agent
+from crossdock.messagebox.deployment import Deployment
+from crossdock.subscription.text import parse_filter
+
+
+def test_deploying_the_same_application_again_changes_nothing(agent: Agent) -> None:
+    assert agent.deploy(deployment(A="Region = 'NO'"))
+    epoch = agent.epoch()
+
+    assert not agent.deploy(deployment(A="Region = 'NO'"))
+    assert agent.epoch() == epoch
+
+
+def test_changed_filter_takes_effect_and_keeps_the_subscription(agent: Agent) -> None:
+    agent.deploy(deployment(A="Region = 'NO'"))
+    [before] = agent.router().subscriptions
+
+    agent.deploy(deployment(A="Region IN ('SE', 'DK') OR Amount >= 12.50"))
+
+    [after] = agent.router().subscriptions
+    assert after.id == before.id
+    assert str(after.filter) == "Region IN ('SE', 'DK') OR Amount >= 12.50"
+
+
+def test_port_that_is_no_longer_declared_is_unenlisted(agent: Agent) -> None:
+    agent.deploy(deployment(A="Region = 'NO'", B="Region = 'NO'"))
+    agent.deploy(deployment(B="Region = 'NO'"))
+    [sequence] = listed(agent, "a")
+
+    assert agent.publish([an_interchange(agent, sequence, {"Region": "NO"})]).references == 1
+    assert {port["name"]: port["state"] for port in agent.list_ports()} == {"A": "unenlisted", "B": "started"}
+
+
+def test_name_of_another_application_is_refused(agent: Agent) -> None:
+    agent.deploy(deployment("one", A="Region = 'NO'"))
+
+    with pytest.raises(ApplicationError, match="Send port 'A' already belongs to application 'one'"):
+        agent.deploy(deployment("two", A="Region = 'NO'"))
+    assert [port["application"] for port in agent.list_ports()] == ["one"]
+
+
+def test_property_of_another_type_in_another_application_is_refused(agent: Agent) -> None:
+    agent.deploy(deployment("one"))
+
+    with pytest.raises(PropertyError, match="'Amount' is already declared as decimal"):
+        agent.deploy(Deployment("two", {"Amount": PropertyType.TEXT}, [], []))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Region = 'O''Hara' AND Amount != 99999999999999999999.123456789012345678",
+        "NOT EXISTS(Region) OR EXISTS(Amount)",
+        "Region LIKE 'New %' AND Region NOT LIKE 'New Y%'",
+        "BTS.LastInterchangeMessage = TRUE AND BTS.InterchangeSequenceNumber & 3 AND NOT InterchangeSequenceNumber & 4",
+    ],
+)
+def test_filter_survives_the_store(agent: Agent, text: str) -> None:
+    agent.deploy(deployment(A=text))
+
+    [subscription] = agent.router().subscriptions
+    assert subscription.filter == parse_filter(PropertyRegistry(PROPERTIES), text)

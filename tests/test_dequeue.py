@@ -1,0 +1,146 @@
+"""Claiming, settling, retrying, suspending, and what becomes of references whose host instance dies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+import psycopg
+import pytest
+
+from box import NOW, an_interchange, count, deployment, ids, listed
+from crossdock.errors import TransientError
+from crossdock.messagebox import agent as agent_module
+from crossdock.messagebox.agent import Agent
+from crossdock.messagebox.lifeline import Lifeline
+
+
+def published(agent: Agent, messages: int) -> int:
+    """Publish messages that one port wants; gives the host."""
+    agent.deploy(deployment(All="EXISTS(Region)"))
+    [sequence] = listed(agent, "a")
+    agent.publish([an_interchange(agent, sequence, *({"Region": "NO"} for _ in range(messages)))])
+    return ids(agent)[1]
+
+
+@contextmanager
+def living(agent: Agent, host: int) -> Iterator[Lifeline]:
+    lifeline = agent.lifeline(host)
+    lifeline.hold()
+    try:
+        yield lifeline
+    finally:
+        lifeline.end()
+
+
+@pytest.fixture(autouse=True)
+def no_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server of the tests has just started; its grace for coming back is tested by itself."""
+    monkeypatch.setattr(agent_module, "_DEAD_GRACE", timedelta(0))
+
+
+def test_reference_is_claimed_by_one_instance_and_gone_when_complete(agent: Agent, database: str) -> None:
+    host = published(agent, 3)
+    with living(agent, host) as one, living(agent, host) as two:
+        first = agent.dequeue(host, one.instance, limit=2, now=NOW)
+        second = agent.dequeue(host, two.instance, limit=2, now=NOW)
+
+        agent.complete(host, one.instance, [reference.sequence for reference in first], now=NOW)
+
+    assert [len(first), len(second)] == [2, 1]
+    assert first[0].message.body == b"%d/0" % (first[0].message.id.int >> 80)
+    assert count(database, "claimed") == 1
+    assert agent.statistics().ports == {"All": 2}
+
+
+def test_retry_waits_until_it_is_due_and_counts_its_attempts(agent: Agent) -> None:
+    host = published(agent, 1)
+    with living(agent, host) as life:
+        [reference] = agent.dequeue(host, life.instance, limit=1, now=NOW)
+        agent.retry(host, life.instance, [(reference.sequence, NOW + timedelta(minutes=5), "down")], now=NOW)
+
+        agent.requeue_due(host, now=NOW + timedelta(minutes=4))
+        assert agent.dequeue(host, life.instance, limit=1, now=NOW) == []
+        assert agent.statistics().waiting == 1
+        agent.requeue_due(host, now=NOW + timedelta(minutes=5))
+        [again] = agent.dequeue(host, life.instance, limit=1, now=NOW)
+
+    assert (again.sequence, again.attempt) == (reference.sequence, 1)
+
+
+def test_suspended_delivery_names_port_and_reason(agent: Agent) -> None:
+    host = published(agent, 1)
+    with living(agent, host) as life:
+        [reference] = agent.dequeue(host, life.instance, limit=1, now=NOW)
+        agent.suspend(host, life.instance, [(reference.sequence, "with a \0 in it")], now=NOW)
+
+    [row] = agent.suspended()
+    assert (row.kind, row.port, row.reason) == ("send", "All", "with a \\0 in it")
+
+
+def test_references_of_a_dead_instance_come_free_and_those_of_a_living_one_do_not(agent: Agent) -> None:
+    host = published(agent, 2)
+    with living(agent, host) as alive:
+        with living(agent, host) as dying:
+            agent.dequeue(host, alive.instance, limit=1, now=NOW)
+            [lost] = agent.dequeue(host, dying.instance, limit=1, now=NOW)
+            agent.release_dead(host)
+            assert agent.dequeue(host, alive.instance, limit=9, now=NOW) == []
+        agent.release_dead(host)
+        [found] = agent.dequeue(host, alive.instance, limit=9, now=NOW)
+
+    assert (found.sequence, found.attempt) == (lost.sequence, 1)
+
+
+def test_instance_taken_for_dead_cannot_settle_what_is_no_longer_its_own(agent: Agent, database: str) -> None:
+    host = published(agent, 1)
+    with living(agent, host) as dying:
+        [reference] = agent.dequeue(host, dying.instance, limit=1, now=NOW)
+    agent.release_dead(host)
+
+    agent.complete(host, dying.instance, [reference.sequence], now=NOW)
+
+    assert count(database, "queue") == 1
+    assert agent.statistics().delivered == 0
+
+
+def test_nobody_is_taken_for_dead_right_after_the_server_started(
+    agent: Agent, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent_module, "_DEAD_GRACE", timedelta(days=365))
+    host = published(agent, 1)
+    with living(agent, host) as dying:
+        agent.dequeue(host, dying.instance, limit=1, now=NOW)
+
+    agent.release_dead(host)
+
+    assert count(database, "claimed") == 1
+
+
+def test_instance_that_lost_its_connection_takes_its_lock_again(agent: Agent, database: str) -> None:
+    host = published(agent, 1)
+    with living(agent, host) as life:
+        before = life.instance
+        with psycopg.connect(database, autocommit=True) as connection:
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND objid = %s"
+                " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())",
+                [before],
+            )
+        with pytest.raises(TransientError):
+            life.check()
+        life.hold()
+
+        assert life.instance == before
+        agent.release_dead(host)
+        assert count(database, "host_instance") == 1
+
+
+def test_waiting_instance_is_woken_by_a_publication(agent: Agent) -> None:
+    host = published(agent, 1)
+    [sequence] = listed(agent, "b")
+    with living(agent, host) as life:
+        agent.publish([an_interchange(agent, sequence, {"Region": "NO"})])
+
+        assert life.wait(60)

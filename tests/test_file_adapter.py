@@ -1,0 +1,186 @@
+"""The file transport: what is listed, what is removed, what is written, and what happens when somebody interferes."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from crossdock.adapter.file import FileReceiveAdapter, FileSendAdapter
+from crossdock.errors import TerminalError, TransientError
+from crossdock.message.context import Context
+from crossdock.message.message import Message, MessageId, Part
+from crossdock.message.property import Value
+
+OLD = time.time() - 3600
+
+
+def old_file(path: Path, content: bytes = b"{}") -> Path:
+    path.write_bytes(content)
+    os.utime(path, (OLD, OLD))
+    return path
+
+
+def receiving(folder: Path, mask: str = "*.json") -> FileReceiveAdapter:
+    return FileReceiveAdapter(str(folder / mask))
+
+
+def a_message(body: bytes = b"hello", written: dict[str, Value] | None = None) -> Message:
+    return Message(MessageId(UUID(int=7)), Context({}, written or {}), (Part("body", body),))
+
+
+def test_only_complete_regular_files_that_fit_the_mask_are_listed(folder: Path) -> None:
+    old_file(folder / "a.json")
+    old_file(folder / "b.txt")
+    old_file(folder / ".hidden.json")
+    (folder / "folder.json").mkdir()
+    (folder / "link.json").symlink_to(folder / "b.txt")
+    os.mkfifo(folder / "pipe.json")
+    (folder / "young.json").write_bytes(b"{")
+
+    listing = receiving(folder).list()
+
+    assert [receiving(folder).name(source.identity) for source in listing.ready] == [str(folder / "a.json")]
+    assert listing.incomplete == 1
+
+
+def test_file_from_the_future_is_ready_once_it_has_not_changed_for_a_while(folder: Path) -> None:
+    now = [1000.0]
+    os.utime(old_file(folder / "a.json"), (5000, 5000))
+    adapter = FileReceiveAdapter(str(folder / "*.json"), minimum_age=1, clock=lambda: now[0])
+
+    assert adapter.list().incomplete == 1
+    now[0] += 1
+    assert len(adapter.list().ready) == 1
+
+
+def test_names_need_not_be_utf8(folder: Path) -> None:
+    path = os.fsencode(folder) + b"/new\nline\xff.json"
+    Path(os.fsdecode(path)).write_bytes(b"{}")
+    os.utime(path, (OLD, OLD))
+
+    adapter = receiving(folder)
+    [source] = adapter.list().ready
+
+    assert adapter.name(source.identity) == str(folder) + "/new\nline\\xff.json"
+    assert adapter.read(source.identity) == b"{}"
+    adapter.acknowledge(source.identity)
+    assert not os.path.exists(path)
+
+
+def test_missing_folder_is_worth_another_try(folder: Path) -> None:
+    with pytest.raises(TransientError, match="cannot be read: No such file"):
+        receiving(folder / "missing").list()
+
+
+def test_file_that_changed_or_vanished_since_it_was_listed_reads_as_nothing(folder: Path) -> None:
+    adapter = receiving(folder)
+    path = old_file(folder / "a.json")
+    [source] = adapter.list().ready
+
+    path.write_bytes(b"new content")
+    assert adapter.read(source.identity) is None
+    path.unlink()
+    assert adapter.read(source.identity) is None
+    adapter.acknowledge(source.identity)
+
+
+def test_acknowledging_leaves_a_file_of_the_same_name_with_new_content(folder: Path) -> None:
+    adapter = receiving(folder)
+    old_file(folder / "a.json", b"first")
+    [source] = adapter.list().ready
+    old_file(folder / "second", b"second").rename(folder / "a.json")
+
+    adapter.acknowledge(source.identity)
+
+    assert (folder / "a.json").read_bytes() == b"second"
+
+
+def test_file_put_there_in_the_middle_of_acknowledging_is_put_back(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    adapter = receiving(folder)
+    old_file(folder / "a.json", b"first")
+    [source] = adapter.list().ready
+    rename = os.rename
+
+    def overtaken(path: bytes, aside: bytes) -> None:
+        old_file(folder / "second", b"second").replace(folder / "a.json")
+        rename(path, aside)
+
+    monkeypatch.setattr(os, "rename", overtaken)
+    adapter.acknowledge(source.identity)
+
+    assert (folder / "a.json").read_bytes() == b"second"
+    assert len(list(folder.iterdir())) == 1
+
+
+def test_file_left_aside_by_a_process_that_died_comes_back(folder: Path) -> None:
+    old_file(folder / ".crossdock-settled-123-a.json", b"first")
+    adapter = FileReceiveAdapter(str(folder / "*.json"), clock=lambda: time.time() + 120)
+
+    adapter.list()
+
+    assert [adapter.name(source.identity) for source in adapter.list().ready] == [str(folder / "a.json")]
+
+
+def test_acknowledging_finishes_what_a_process_that_died_began(folder: Path) -> None:
+    adapter = receiving(folder)
+    path = old_file(folder / "a.json", b"first")
+    [source] = adapter.list().ready
+    path.rename(folder / f".crossdock-settled-{path.stat().st_ino}-a.json")
+
+    adapter.acknowledge(source.identity)
+
+    assert list(folder.iterdir()) == []
+
+
+def test_message_is_written_whole_into_folders_that_are_made(folder: Path) -> None:
+    FileSendAdapter(str(folder / "deep/er/%MessageID%.json")).send(a_message(), attempt=0)
+
+    [written] = (folder / "deep/er").iterdir()
+    assert written.name == f"{UUID(int=7)}.json"
+    assert written.read_bytes() == b"hello"
+
+
+def test_same_bytes_at_the_target_count_as_delivered_and_other_bytes_suspend(folder: Path) -> None:
+    adapter = FileSendAdapter(str(folder / "fixed.json"))
+
+    adapter.send(a_message(), attempt=0)
+    adapter.send(a_message(), attempt=1)
+    with pytest.raises(TerminalError, match="exists with other content"):
+        adapter.send(a_message(b"other"), attempt=0)
+
+    assert [path.name for path in folder.iterdir()] == ["fixed.json"]
+    assert (folder / "fixed.json").read_bytes() == b"hello"
+
+
+def test_next_attempt_removes_what_a_dead_one_left(folder: Path) -> None:
+    (folder / f".crossdock-{UUID(int=7)}-dead").write_bytes(b"hel")
+
+    FileSendAdapter(str(folder / "a.json")).send(a_message(), attempt=1)
+
+    assert [path.name for path in folder.iterdir()] == ["a.json"]
+
+
+def test_target_that_cannot_be_written_is_worth_another_try(folder: Path) -> None:
+    (folder / "file").write_bytes(b"")
+
+    with pytest.raises(TransientError, match="cannot be written"):
+        FileSendAdapter(str(folder / "file" / "a.json")).send(a_message(), attempt=0)
+
+
+def test_source_file_name_carries_the_position_in_a_split_file(folder: Path) -> None:
+    adapter = FileSendAdapter(str(folder / "%SourceFileName%"))
+    for number, last in ((1, True), (1, False), (2, True)):
+        place: dict[str, Value] = {
+            "FILE.ReceivedFileName": "/in/orders.json",
+            "BTS.InterchangeSequenceNumber": number,
+            "BTS.LastInterchangeMessage": last,
+        }
+        adapter.send(a_message(written=place), attempt=0)
+
+    assert sorted(path.name for path in folder.iterdir()) == ["orders-1.json", "orders-2.json", "orders.json"]

@@ -1,0 +1,114 @@
+"""JSON files taken apart: shapes, exact bytes, exact numbers, and what is wrong with the bad ones."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+
+from crossdock.errors import ApplicationError
+from crossdock.message.property import PropertyType, Value
+from crossdock.pipeline.json import Split, parse_path
+from crossdock.pipeline.receive import Document, Promotion, ReceivePipeline
+
+
+def execute(content: bytes, *, split: Split | None = None, standard: bool = False) -> list[Document]:
+    fields = {"Id": (PropertyType.TEXT, "$.id"), "Amount": (PropertyType.DECIMAL, "$.order.amount")}
+    promotions = tuple(Promotion(name, type_, path, parse_path(path)) for name, (type_, path) in fields.items())
+    return ReceivePipeline("Order", promotions, 256, split, standard).execute(content)
+
+
+def promoted(content: bytes) -> dict[str, Value]:
+    [document] = execute(content)
+    assert document.error is None
+    return {name: value for name, value in document.promoted.items() if name != "BTS.MessageType"}
+
+
+@pytest.mark.parametrize(
+    ("content", "bodies"),
+    [
+        (b'{"id": "a"}', [b'{"id": "a"}']),
+        (b'{"id": "a"}\n', [b'{"id": "a"}\n']),
+        (b'{\n  "id": "a"\n}\n', [b'{\n  "id": "a"\n}\n']),
+        (b'[{"id": "a"}, {"id": "b"}]', [b'{"id": "a"}', b'{"id": "b"}']),
+        (b'\n [ {"id": 1} ]', [b'{"id": 1}']),
+        (b'{"id": "a"}\n{"id": "b"}', [b'{"id": "a"}', b'{"id": "b"}']),
+        (b'{"id": "a"}\r\n\r\n{"id": "b"}\r\n', [b'{"id": "a"}', b'{"id": "b"}']),
+        (b'\xef\xbb\xbf{"id": "a"}', [b'\xef\xbb\xbf{"id": "a"}']),
+    ],
+)
+def test_shape_of_the_file_decides_how_it_is_split(content: bytes, bodies: list[bytes]) -> None:
+    documents = execute(content)
+
+    assert [document.body for document in documents] == bodies
+    assert [document.error for document in documents] == [None] * len(bodies)
+
+
+def test_split_overrides_what_the_file_looks_like() -> None:
+    assert len(execute(b'[{"id": "a"}, {"id": "b"}]', split="document")) == 1
+    assert [document.error for document in execute(b"oops\n{}", split="lines")] == [
+        "line 1 is not JSON: invalid character (byte 0)",
+        None,
+    ]
+
+
+def test_numbers_are_exact_and_null_is_absent_and_empty_text_is_a_value() -> None:
+    assert promoted(b'{"order": {"amount": 999.9999999999999991}}') == {"Amount": Decimal("999.9999999999999991")}
+    assert promoted(b'{"order": {"amount": "12.50"}, "id": ""}') == {"Amount": Decimal("12.50"), "Id": ""}
+    assert promoted(b'{"order": {"amount": null}, "id": 42}') == {"Id": "42"}
+    assert promoted(b'{"order": [1], "id": "\\u00e9\\ud83d\\ude00"}') == {"Id": "é😀"}
+    assert promoted(b'"just text"') == {}
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "the file is empty"),
+        (b" \n\t ", "the file holds no message"),
+        (b"[]", "empty array"),
+        (b'{"id": 1', "it ends too early"),
+        (b'{"id": "\xfc"}', "the file is not UTF-8: byte 9 is 0xfc"),
+        (b"\xff\xfe{\x00}\x00", "not UTF-8"),
+        (b"[" * 100_000, "nested too deeply"),
+        (b'{"id": {"a": 1}}', "in $.id it is an object or an array"),
+        (
+            b'{"order": {"amount": "lots"}}',
+            "property 'Amount' is decimal, and in $.order.amount 'lots' is not a decimal",
+        ),
+        (b'{"id": "' + b"x" * 257 + b'"}', "257 characters, and 256 is the most"),
+    ],
+)
+def test_what_is_wrong_keeps_its_bytes_and_says_why(content: bytes, reason: str) -> None:
+    [document] = execute(content)
+
+    assert reason in str(document.error)
+    assert document.body == content
+
+
+def test_recoverable_interchange_keeps_the_good_lines_and_the_bytes_of_the_bad_one() -> None:
+    documents = execute(b'{"id": "a"}\n{"id": oops}\n{"id": "b"}')
+
+    assert [(document.body, document.error is None) for document in documents] == [
+        (b'{"id": "a"}', True),
+        (b'{"id": oops}', False),
+        (b'{"id": "b"}', True),
+    ]
+
+
+def test_standard_interchange_is_all_or_nothing() -> None:
+    content = b'{"id": "a"}\n{"id": oops}\n{"id": "b"}'
+
+    [document] = execute(content, standard=True)
+
+    assert document.body == content
+    assert "line 2 is not JSON" in str(document.error)
+
+
+@pytest.mark.parametrize("path", ["", "id", "$", "$.", "$..id", "$.a[*]", "$.a b", "$[?(@.x)]"])
+def test_path_to_more_or_less_than_one_field_is_refused(path: str) -> None:
+    with pytest.raises(ApplicationError, match="not a path to one field"):
+        parse_path(path)
+
+
+def test_path_may_quote_names_and_count_elements() -> None:
+    assert parse_path("$.lines[0]['unit price'].a-b") == ("lines", 0, "unit price", "a-b")
