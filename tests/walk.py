@@ -77,7 +77,7 @@ class Walk:
 
     def delivered(self, port_folder: str) -> Counter[str]:
         """How often each order id arrived in a folder."""
-        files = (self.folder / "out" / port_folder).glob("*")
+        files = (self.folder / "out" / port_folder).glob("[!.]*")
         return Counter(json.loads(path.read_bytes())["id"] for path in files)
 
     def waiting_input(self) -> list[str]:
