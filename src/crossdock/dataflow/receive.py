@@ -41,6 +41,7 @@ _OUTCOME_SCHEMA = pa.schema(
     ]
 )
 _FAILURES_IN_A_ROW = 5
+_FINISH_SECONDS = 3.0
 
 logger = logging.getLogger(__name__)
 
@@ -93,9 +94,16 @@ class ReceiveFlow:
         """Stop between transactions; what was not committed is done by the next run."""
         try:
             if self._query is not None and self._spark.alive():
+                self._finish_batch(self._query)
                 self._query.stop()
         except Exception as error:
             logger.debug("The query did not stop in order: %s", error)
+
+    def _finish_batch(self, query: StreamingQuery) -> None:
+        """Let the micro-batch under way end by itself, for a moment: cutting it off is safe but noisy in the log."""
+        deadline = time.monotonic() + _FINISH_SECONDS
+        while time.monotonic() < deadline and query.status["isTriggerActive"]:
+            time.sleep(0.05)
 
     def _record(self, outcomes: DataFrame, _: int) -> None:
         """The sink: runs in this process, once per micro-batch."""

@@ -66,8 +66,10 @@ class ReceiveLocation:
                 f"{self.adapter.name(item.identity)} has {item.size:,} bytes, and {SIZE_LIMIT_BYTES:,} is the most"
             )
         content = self.adapter.read(item.identity)
-        if content is None:
-            return None
+        return None if content is None else self.interchange(item, box, content)
+
+    def interchange(self, item: IntakeItem, box: int, content: bytes) -> Interchange:
+        """What the content of a source becomes."""
         documents = self.pipeline.execute(content)
         messages, failures = [], []
         for position, document in enumerate(documents):

@@ -1,0 +1,88 @@
+"""Who would get these messages: files through the real pipeline and filters of an application, without a database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from crossdock.adapter.file import file_identity
+from crossdock.errors import UsageError
+from crossdock.message.message import Message
+from crossdock.messagebox.deployment import DeployedLocation, Deployment
+from crossdock.receive.interchange import IntakeItem
+from crossdock.receive.location import ReceiveLocation
+from crossdock.subscription.match import Matcher
+from crossdock.subscription.router import Router, Subscription
+
+
+@dataclass(frozen=True, slots=True)
+class Routed:
+    """One message of a file: who would get it, or why it would be suspended."""
+
+    file: Path
+    index: int
+    message: Message
+    matches: tuple[str, ...]
+    error: str | None = None
+
+    @property
+    def type(self) -> str | None:
+        kind = self.message.context.promoted.get("BTS.MessageType")
+        return None if kind is None else str(kind)
+
+
+def route_files(deployment: Deployment, files: Sequence[Path], location: str | None) -> Iterator[Routed]:
+    """Each message of each file with the send ports that would get it. Raises UsageError if that cannot be told."""
+    router = router_of(deployment)
+    chosen = [(file, _location(deployment, file, location)) for file in files]
+    for file, deployed in chosen:
+        yield from _route_file(router, deployed, file)
+
+
+def router_of(deployment: Deployment) -> Router:
+    """The router an application would have once it is deployed."""
+    subscriptions = [
+        Subscription(number, number, port.name, 0, "started", port.priority, port.filter)
+        for number, port in enumerate(deployment.ports)
+    ]
+    return Router(0, subscriptions, Matcher())
+
+
+def _route_file(router: Router, deployed: DeployedLocation, file: Path) -> Iterator[Routed]:
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read: {error.strerror}") from error
+    location = ReceiveLocation.from_definition(0, 0, deployed.definition)
+    interchange = location.interchange(IntakeItem(0, 0, file_identity(file), len(content)), 0, content)
+    routed = [
+        Routed(file, _index(message), message, tuple(each.service for each in router.route(message.context.promoted)))
+        for message in interchange.messages
+    ]
+    failed = [Routed(file, _index(each.message), each.message, (), each.reason) for each in interchange.failures]
+    yield from sorted(routed + failed, key=lambda each: each.index)
+
+
+def _index(message: Message) -> int:
+    number = message.context.promoted["BTS.InterchangeSequenceNumber"]
+    assert isinstance(number, int)
+    return number - 1
+
+
+def _location(deployment: Deployment, file: Path, name: str | None) -> DeployedLocation:
+    """The one that is named, the only one, or the only one whose mask fits the file."""
+    if name is not None:
+        named = [location for location in deployment.locations if location.name == name]
+        if not named:
+            known = ", ".join(location.name for location in deployment.locations) or "none"
+            raise UsageError(f"There is no receive location {name!r} (declared: {known}).")
+        return named[0]
+    fitting = list(deployment.locations)
+    if len(fitting) > 1:
+        fitting = [each for each in fitting if fnmatchcase(file.name, Path(str(each.definition["address"])).name)]
+    if len(fitting) != 1:
+        found = "no receive location" if not fitting else "more than one receive location"
+        raise UsageError(f"{file} fits {found}; name one with --location.")
+    return fitting[0]
