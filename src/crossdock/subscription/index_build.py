@@ -3,7 +3,7 @@ choose how each clause is found, lay out the arrays."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import pyarrow as pa
@@ -49,7 +49,17 @@ def compile_filters(
     chances = term_probabilities(clauses, buckets)
     access = choose_access(clauses, buckets, chances)
     layout = lay_out(clauses, constants, buckets, chances, access)
+    for arrays in (*constants, layout):
+        _freeze(arrays)
     return CompiledFilters(rows.names, tuple(constants), layout, case_sensitive)
+
+
+def _freeze(arrays: Constants | Layout) -> None:
+    """Read-only, as memory-mapped arrays are: numba compiles once per kind of array."""
+    for field in fields(arrays):
+        array = getattr(arrays, field.name)
+        if isinstance(array, np.ndarray):
+            array.flags.writeable = False
 
 
 def _check_limits(clauses: Clauses) -> None:

@@ -58,11 +58,10 @@ class Layout:
     b_buckets: Int64s
     cell_row: Int32s  # rows of a cell: cell_row[cell] to cell_row[cell + 1]
     row_word: Int32s  # by row: its header in `words`
-    words: UInt64s
+    words: UInt64s  # all rows, then all stored clauses
     # stored clauses
     first_clause: Int32s  # by subscription; -1 when none is stored
-    clause_word: Int32s  # terms of a stored clause: clause_word[clause] to clause_word[clause + 1]
-    clause_words: UInt64s
+    clause_word: Int32s  # terms of a stored clause: words[clause_word[clause] : clause_word[clause + 1]]
     # what words point at
     set_start: Int64s
     set_codes: Int32s
@@ -99,8 +98,8 @@ def lay_out(clauses: Clauses, constants: list[Constants], buckets: Buckets, chan
     return Layout(
         clauses.ids, _small(column_a), _small(column_b), _small(access.order_property), _small(access.direction),
         first_cell, np.append(1, buckets.count)[access.column_b + 1],
-        _small(np.searchsorted(cell, np.arange(cells + 1))), _small(row_word), stream,
-        _small(first_clause), _small(clause_word), clause_words,
+        _small(np.searchsorted(cell, np.arange(cells + 1))), _small(row_word),
+        np.concatenate((stream, clause_words)), _small(first_clause), _small(clause_word + len(stream)),
         clauses.set_start, _small(clauses.set_codes), clauses.masks, _small(bit_property),
         _small(columns), column_start, range_bucket,
     )  # fmt: skip

@@ -150,9 +150,7 @@ class NumpyEngine:
         layout = self.layout
         start = layout.clause_word[clauses].astype(np.int64)
         holds = np.zeros(len(messages), np.bool_)
-        holds[self._all_hold(batch, layout.clause_words, start, layout.clause_word[clauses + 1] - start, messages)] = (
-            True
-        )
+        holds[self._all_hold(batch, layout.words, start, layout.clause_word[clauses + 1] - start, messages)] = True
         return holds
 
     def _all_hold(self, batch: EncodedBatch, words: UInt64s, start: Int64s, length: Int64s, messages: Int64s) -> Int64s:
