@@ -9,47 +9,29 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from crossdock.subscription.index_chances import RANGE_BUCKETS, Buckets, is_equality
 from crossdock.subscription.index_codes import (
-    ABSENT,
     CODE_MASK,
     INTERVAL,
     LOWEST,
-    OUTSIDE,
     SET,
-    Constants,
     Flags,
     Floats,
     Int64s,
     sorted_distinct,
-    spans,
 )
 from crossdock.subscription.index_terms import Clauses, Terms
 
-RANGE_BUCKETS = 64
 NARROW_COPIES = 6  # a clause is written into at most so many cells with its terms, and beyond that by reference
+PAIR_COPIES = 12
 WIDE_COPIES = 4096
 NO_ORDER, ASCENDING, DESCENDING = range(3)
 
-_WORTH = 0.4  # candidates per message: what probing one more schema costs
+_WORTH = 1.5  # candidates per message: what probing one more schema costs
 _SPACIOUS = 65_536  # cells that a schema may always have
 _NEVER = 1e9
 _COLUMN_BITS = 14
-
-
-@dataclass(frozen=True, slots=True)
-class Buckets:
-    """Columns that cells are made of. Column 2p: the constant that property p equals; 2p + 1: its range bucket."""
-
-    count: Int64s  # by column: buckets, with 0 for values that no clause asks for
-    code_start: Int64s  # by property: where its codes begin in `of_code`
-    of_code: npt.NDArray[np.uint8]
-    cumulated: Floats  # by property and code: probability of all lower codes
-
-    def probability(self, property_: Int64s, low: Int64s, high: Int64s) -> Floats:
-        start = self.code_start[property_]
-        return np.asarray(self.cumulated[start + high + 1] - self.cumulated[start + low])
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,77 +48,21 @@ class Access:
     direction: Int64s
 
 
-def build_buckets(constants: list[Constants], weights: list[Floats]) -> Buckets:
-    """Range buckets of about equal probability."""
-    sizes = np.array([known.top + 2 for known in constants], np.int64)
-    cumulated = [np.concatenate(([0.0], np.cumsum(weight) / weight.sum())) for weight in weights]
-    of_code = []
-    for chances in cumulated:
-        bucket = np.minimum(chances[:-1] * RANGE_BUCKETS, RANGE_BUCKETS - 1).astype(np.uint8) + 1
-        bucket[:LOWEST] = 0
-        of_code.append(np.append(bucket, np.uint8(0)))
-    counts = np.array([size for known in constants for size in (known.count + 1, RANGE_BUCKETS + 1)], np.int64)
-    starts = np.cumsum(sizes) - sizes
-    return Buckets(
-        counts, starts, np.concatenate([*of_code, np.empty(0, np.uint8)]), np.concatenate([*cumulated, [0.0]])
-    )
-
-
-def expected_weights(constants: list[Constants], clauses: Clauses) -> list[Floats]:
-    """Without a sample: values are as common in messages as in filters, and thresholds are equally far apart."""
-    terms = clauses.terms
-    sizes = np.array([known.top + 1 for known in constants], np.int64)
-    starts = np.cumsum(sizes) - sizes
-    equal = is_equality(terms)
-    uses = np.bincount(starts[terms.property[equal]] + terms.low[equal], minlength=int(sizes.sum()))
-    ranged = (terms.kind == INTERVAL) & (terms.low >= LOWEST) & ~equal
-    ranges = np.bincount(terms.property[ranged], minlength=len(constants))
-    weights = []
-    for start, size, has_ranges in zip(starts, sizes, ranges, strict=True):
-        weight = uses[start : start + size].astype(np.float64)
-        weight[LOWEST + 1 :: 2] += 1
-        weight[LOWEST::2] = 1 if has_ranges else 0
-        weight[LOWEST] += 1
-        weight[ABSENT] = 0.3 * weight.sum()
-        weights.append(weight)
-    return weights
-
-
-def sampled_weights(constants: list[Constants], codes: npt.NDArray[np.int32]) -> list[Floats]:
-    """From the codes of sample messages, with a little for every code that the sample happens to miss."""
-    weights = []
-    for number, known in enumerate(constants):
-        counts = np.bincount(codes[:, number], minlength=known.top + 1).astype(np.float64)
-        weights.append(counts + len(codes) / 1000 / len(counts))
-    return weights
-
-
-def term_probabilities(clauses: Clauses, buckets: Buckets) -> Floats:
-    """How often each term holds, roughly."""
-    terms = clauses.terms
-    chances = np.full(len(terms.clause), 0.5)
-    between = (terms.kind == INTERVAL) | (terms.kind == OUTSIDE)
-    inside = buckets.probability(terms.property[between], terms.low[between], terms.high[between])
-    chances[between] = np.where(terms.kind[between] == INTERVAL, inside, 1 - inside)
-    listed = np.flatnonzero(terms.kind == SET)
-    lengths = np.diff(clauses.set_start)[terms.low[listed]]
-    row, place = spans(lengths)
-    code = clauses.set_codes[clauses.set_start[terms.low[listed]][row] + place]
-    inside = np.bincount(row, buckets.probability(terms.property[listed][row], code, code), minlength=len(listed))
-    chances[listed] = np.where(terms.high[listed] == 0, inside, 1 - inside)
-    return np.clip(chances, 1e-9, 0.99)
-
-
 def choose_access(clauses: Clauses, buckets: Buckets, chances: Floats) -> Access:
     """The cheapest schema for every clause, among schemas that pay."""
     count = len(clauses.subscription)
     atoms = _atoms(clauses, buckets, chances)
     first, second = _best_two(clauses.terms.clause, atoms, count)
-    order, direction, order_chance = _best_order(clauses.terms, buckets, count, first)
-    first, second = _without_overlap(atoms, first, second)
+    orders = _orders(clauses.terms, buckets, first)
+    order, direction, order_chance = _best_order(clauses.terms, orders, count)
+    second = _without_overlap(atoms, first, second)
     options = _options(clauses.terms, atoms, first, second, order, direction, order_chance)
     chosen = _keep_what_pays(options, buckets)
-    return _access(options, chosen, first, second, order)
+    key = np.choose(chosen, options.key) if count else np.empty(0, np.int64)
+    second = np.where((chosen == 1) | (chosen == 3), second, -1)
+    order = np.where(chosen >= 2, order, -1)
+    _join_kept(clauses.terms, atoms, orders, first, second, order, key)
+    return _access(key, first, second, order)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,11 +90,6 @@ def _atoms(clauses: Clauses, buckets: Buckets, chances: Floats) -> _Atoms:
     return _Atoms(2 * terms.property + ranged, copies, np.where(usable, chance, _NEVER))
 
 
-def is_equality(terms: Terms) -> Flags:
-    """One constant: odd codes are constants, even ones the gaps between them."""
-    return (terms.kind == INTERVAL) & (terms.low == terms.high) & (terms.low > LOWEST) & (terms.low & 1 == 1)
-
-
 def _best_two(clause: Int64s, atoms: _Atoms, count: int) -> tuple[Int64s, Int64s]:
     """The two most selective atoms of each clause; -1 where there is none."""
     usable = np.flatnonzero(atoms.chance < _NEVER)
@@ -182,16 +103,27 @@ def _best_two(clause: Int64s, atoms: _Atoms, count: int) -> tuple[Int64s, Int64s
     return best[0], best[1]
 
 
-def _without_overlap(atoms: _Atoms, first: Int64s, second: Int64s) -> tuple[Int64s, Int64s]:
+def _without_overlap(atoms: _Atoms, first: Int64s, second: Int64s) -> Int64s:
     """A second atom must be of another property, and both together must not take too many copies."""
     both = (first >= 0) & (second >= 0)
-    copies = atoms.copies[first] * atoms.copies[second]
+    return np.where(both & _fit(atoms, first, second), second, -1)
+
+
+def _fit(atoms: _Atoms, first: Int64s, second: Int64s) -> Flags:
     other = atoms.column[first] >> 1 != atoms.column[second] >> 1
-    return first, np.where(both & other & (copies <= NARROW_COPIES), second, -1)
+    return np.asarray(other & (atoms.copies[first] * atoms.copies[second] <= PAIR_COPIES))
 
 
-def _best_order(terms: Terms, buckets: Buckets, count: int, first: Int64s) -> tuple[Int64s, Int64s, Floats]:
-    """The interval whose lower or upper bound alone excludes most; rows of a cell are scanned up to that bound."""
+@dataclass(frozen=True, slots=True)
+class _Orders:
+    """Terms that rows can be ordered by: how many messages lie above the lower bound, and below the upper one."""
+
+    rows: Int64s
+    above: Floats
+    below: Floats
+
+
+def _orders(terms: Terms, buckets: Buckets, first: Int64s) -> _Orders:
     free = (terms.kind == INTERVAL) & (terms.low >= LOWEST) & ~is_equality(terms)
     free[first[first >= 0]] = False
     rows = np.flatnonzero(free)
@@ -199,15 +131,26 @@ def _best_order(terms: Terms, buckets: Buckets, count: int, first: Int64s) -> tu
     top = top - buckets.code_start[terms.property[rows]] - 2
     above = buckets.probability(terms.property[rows], terms.low[rows], top)
     below = buckets.probability(terms.property[rows], np.full(len(rows), LOWEST), terms.high[rows])
-    chance = np.minimum(above, below)
-    ranked = np.lexsort((chance, terms.clause[rows]))
-    owner = terms.clause[rows[ranked]]
-    place = ranked[np.flatnonzero(np.concatenate(([True], owner[1:] != owner[:-1])))] if len(rows) else ranked
+    return _Orders(rows, np.maximum(above, 1e-9), np.maximum(below, 1e-9))
+
+
+def _best_order(terms: Terms, orders: _Orders, count: int) -> tuple[Int64s, Int64s, Floats]:
+    """The interval whose lower or upper bound alone excludes most; rows of a cell are scanned up to that bound."""
+    chance = np.minimum(orders.above, orders.below)
+    owner, place = _best_of_clause(terms.clause[orders.rows], chance)
     order, direction, best = np.full(count, -1, np.int64), np.zeros(count, np.int64), np.full(count, _NEVER)
-    at = terms.clause[rows[place]]
-    order[at], best[at] = rows[place], np.maximum(chance[place], 1e-9)
-    direction[at] = np.where(above[place] <= below[place], ASCENDING, DESCENDING)
+    order[owner], best[owner] = orders.rows[place], chance[place]
+    direction[owner] = np.where(orders.above[place] <= orders.below[place], ASCENDING, DESCENDING)
     return order, direction, best
+
+
+def _best_of_clause(clause: Int64s, chance: Floats) -> tuple[Int64s, Int64s]:
+    """Each clause that occurs, and the place of its lowest chance."""
+    ranked = np.lexsort((chance, clause))
+    owner = clause[ranked]
+    fresh = np.ones(len(owner), np.bool_)
+    fresh[1:] = owner[1:] != owner[:-1]
+    return owner[fresh], ranked[fresh]
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,10 +173,9 @@ def _options(
     wide = (first >= 0) & (atoms.copies[first] > NARROW_COPIES) if len(atoms.column) else np.zeros(0, np.bool_)
     chance_o = np.where(wide, _NEVER, order_chance)
     clash = np.where(order == second, _NEVER, 1.0)
-    ordered = np.where(order >= 0, (terms.property[order] + 1) << 2 | direction, 0) if len(atoms.column) else none
+    ordered = np.where(order >= 0, _order_key(terms.property[order], direction), 0) if len(atoms.column) else none
     low, high = np.minimum(column_1, column_2), np.maximum(column_1, column_2)
-    pair = ((high + 1) << _COLUMN_BITS | (low + 1)) << (_COLUMN_BITS + 2)
-    single = (column_1 + 1) << (2 * _COLUMN_BITS + 2)
+    single, pair = _single_key(column_1), _pair_key(high, low)
     return _Options(
         [single, pair, single | ordered, pair | ordered],
         [chance_1, chance_1 * chance_2, chance_1 * chance_o, chance_1 * chance_2 * chance_o * clash],
@@ -264,26 +206,60 @@ def _keep_what_pays(options: _Options, buckets: Buckets) -> Int64s:
     return chosen
 
 
+def _join_kept(
+    terms: Terms, atoms: _Atoms, orders: _Orders, first: Int64s, second: Int64s, order: Int64s, key: Int64s
+) -> None:
+    """Clauses left with one atom join a schema that others keep, if one of their other terms fits it."""
+    lonely = (second < 0) & (order < 0) & (first >= 0)
+    lonely[lonely] = atoms.copies[first[lonely]] <= NARROW_COPIES
+    kept = sorted_distinct(key)
+    ordered = orders.rows[lonely[terms.clause[orders.rows]]]
+    chances = [side[lonely[terms.clause[orders.rows]]] for side in (orders.above, orders.below)]
+    paired = np.flatnonzero(lonely[terms.clause] & (atoms.chance < _NEVER))
+    paired = paired[_fit(atoms, first[terms.clause[paired]], paired)]
+    term = np.concatenate((ordered, ordered, paired))
+    clause = terms.clause[term]
+    one, two = atoms.column[first[clause]], atoms.column[term]
+    new_key = _pair_key(np.maximum(one, two), np.minimum(one, two))
+    for place, direction in enumerate((ASCENDING, DESCENDING)):
+        part = slice(place * len(ordered), (place + 1) * len(ordered))
+        new_key[part] = _single_key(one[part]) | _order_key(terms.property[ordered], direction)
+    at = np.searchsorted(kept, new_key)
+    usable = np.flatnonzero((at < len(kept)) & (kept[np.minimum(at, len(kept) - 1)] == new_key) if len(kept) else at)
+    owner, best = _best_of_clause(clause[usable], np.concatenate((*chances, atoms.chance[paired]))[usable])
+    chosen = usable[best]
+    key[owner] = new_key[chosen]
+    by_order = chosen < 2 * len(ordered)
+    order[owner[by_order]] = term[chosen[by_order]]
+    second[owner[~by_order]] = term[chosen[~by_order]]
+
+
+def _single_key(column: Int64s) -> Int64s:
+    return (column + 1) << (2 * _COLUMN_BITS + 2)
+
+
+def _pair_key(high: Int64s, low: Int64s) -> Int64s:
+    return ((high + 1) << _COLUMN_BITS | (low + 1)) << (_COLUMN_BITS + 2)
+
+
+def _order_key(property_: Int64s, direction: Int64s | int) -> Int64s:
+    return (property_ + 1) << 2 | direction
+
+
 def _cells(keys: Int64s, buckets: Buckets) -> Int64s:
     counts = np.append(1, buckets.count)
     mask = (1 << _COLUMN_BITS) - 1
     return counts[keys >> (2 * _COLUMN_BITS + 2)] * counts[(keys >> (_COLUMN_BITS + 2)) & mask]
 
 
-def _access(options: _Options, chosen: Int64s, first: Int64s, second: Int64s, order: Int64s) -> Access:
-    key = np.choose(chosen, options.key) if len(chosen) else np.empty(0, np.int64)
+def _access(key: Int64s, first: Int64s, second: Int64s, order: Int64s) -> Access:
     known = sorted_distinct(key)
     mask = (1 << _COLUMN_BITS) - 1
     ordered = known & ((1 << (_COLUMN_BITS + 2)) - 1)
+    column_a = (known >> (2 * _COLUMN_BITS + 2)) - 1
+    column_b = ((known >> (_COLUMN_BITS + 2)) & mask) - 1
     return Access(
-        first,
-        np.where((chosen == 1) | (chosen == 3), second, -1),
-        np.where(chosen >= 2, order, -1),
-        np.searchsorted(known, key),
-        (known >> (2 * _COLUMN_BITS + 2)) - 1,
-        ((known >> (_COLUMN_BITS + 2)) & mask) - 1,
-        (ordered >> 2) - 1,
-        ordered & 3,
+        first, second, order, np.searchsorted(known, key), column_a, column_b, (ordered >> 2) - 1, ordered & 3
     )
 
 

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from crossdock.errors import FilterError
-from crossdock.subscription.index_access import (
+from crossdock.subscription.index_access import choose_access
+from crossdock.subscription.index_chances import (
     build_buckets,
-    choose_access,
     expected_weights,
     sampled_weights,
     term_probabilities,

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_FLOOR, Context, Decimal
+from itertools import pairwise
 from typing import Any, cast
 
 import numpy as np
@@ -65,9 +66,17 @@ class Constants:
         """The highest code."""
         return LOWEST + 2 * self.count
 
+    def magnitudes(self) -> Floats:
+        """The constants as rough numbers; texts have none."""
+        if self.type is PropertyType.DECIMAL:
+            return self.high * 2.0**64 + self.low
+        if self.type is PropertyType.FLOAT:
+            return (self.keys ^ ((self.keys >> 63) & np.int64(_SIGN - 1))).view(np.float64)
+        return self.keys.astype(np.float64)
+
     def texts(self) -> list[bytes]:
         data, ends = self.data.tobytes(), self.offsets.tolist()
-        return [data[start:end] for start, end in zip(ends, ends[1:], strict=False)]
+        return [data[start:end] for start, end in pairwise(ends)]
 
 
 def number_constants(type_: PropertyType, keys: Int64s) -> Constants:

@@ -12,14 +12,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 import numpy.typing as npt
 
-from crossdock.subscription.index_access import (
-    NARROW_COPIES,
-    RANGE_BUCKETS,
-    Access,
-    Buckets,
-    is_equality,
-    order_keys,
-)
+from crossdock.subscription.index_access import NARROW_COPIES, Access, order_keys
+from crossdock.subscription.index_chances import Buckets, is_equality
 from crossdock.subscription.index_codes import (
     BITS,
     CODE_MASK,
@@ -255,6 +249,3 @@ def _range_columns(
             parts.append(buckets.of_code[begin : begin + constants[column >> 1].top + 1])
             size += len(parts[-1])
     return np.array(starts, np.int64), np.concatenate(parts)
-
-
-assert RANGE_BUCKETS < 255  # a bucket number is one byte
