@@ -203,7 +203,7 @@ def _keep_what_pays(options: _Options, buckets: Buckets) -> Int64s:
             chances[option, np.isin(options.key[option], gone)] = _NEVER
     else:
         chosen = np.where(struck, 0, chosen)
-    return chosen
+    return np.asarray(chosen)
 
 
 def _join_kept(
@@ -249,7 +249,7 @@ def _order_key(property_: Int64s, direction: Int64s | int) -> Int64s:
 def _cells(keys: Int64s, buckets: Buckets) -> Int64s:
     counts = np.append(1, buckets.count)
     mask = (1 << _COLUMN_BITS) - 1
-    return counts[keys >> (2 * _COLUMN_BITS + 2)] * counts[(keys >> (_COLUMN_BITS + 2)) & mask]
+    return np.asarray(counts[keys >> (2 * _COLUMN_BITS + 2)] * counts[(keys >> (_COLUMN_BITS + 2)) & mask])
 
 
 def _access(key: Int64s, first: Int64s, second: Int64s, order: Int64s) -> Access:

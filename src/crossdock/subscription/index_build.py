@@ -19,6 +19,7 @@ from crossdock.subscription.index_chances import (
 from crossdock.subscription.index_codes import Constants
 from crossdock.subscription.index_encode import NumpyEncoder
 from crossdock.subscription.index_layout import LENGTH_MASK, ORDINAL_MASK, Layout, lay_out
+from crossdock.subscription.index_pool import Pool, constants_of, pool_of
 from crossdock.subscription.index_rows import PredicateRows
 from crossdock.subscription.index_terms import Clauses, compile_clauses, compile_constants
 
@@ -29,8 +30,16 @@ class CompiledFilters:
 
     names: tuple[str, ...]
     constants: tuple[Constants, ...]
+    pool: Pool
     layout: Layout
     case_sensitive: bool
+
+    @property
+    def size(self) -> int:
+        """Bytes of all arrays."""
+        return sum(
+            getattr(holder, field.name).nbytes for holder in (self.pool, self.layout) for field in fields(holder)
+        )
 
 
 def compile_filters(
@@ -49,17 +58,16 @@ def compile_filters(
     chances = term_probabilities(clauses, buckets)
     access = choose_access(clauses, buckets, chances)
     layout = lay_out(clauses, constants, buckets, chances, access)
-    for arrays in (*constants, layout):
+    pool = pool_of(constants)
+    for arrays in (pool, layout):
         _freeze(arrays)
-    return CompiledFilters(rows.names, tuple(constants), layout, case_sensitive)
+    return CompiledFilters(rows.names, constants_of(pool), pool, layout, case_sensitive)
 
 
-def _freeze(arrays: Constants | Layout) -> None:
+def _freeze(arrays: Pool | Layout) -> None:
     """Read-only, as memory-mapped arrays are: numba compiles once per kind of array."""
     for field in fields(arrays):
-        array = getattr(arrays, field.name)
-        if isinstance(array, np.ndarray):
-            array.flags.writeable = False
+        getattr(arrays, field.name).flags.writeable = False
 
 
 def _check_limits(clauses: Clauses) -> None:

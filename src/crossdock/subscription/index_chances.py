@@ -107,13 +107,12 @@ def term_probabilities(clauses: Clauses, buckets: Buckets) -> Floats:
     lengths = np.diff(clauses.set_start)[terms.low[listed]]
     row, place = spans(lengths)
     code = clauses.set_codes[clauses.set_start[terms.low[listed]][row] + place]
-    inside = np.bincount(row, buckets.probability(terms.property[listed][row], code, code), minlength=len(listed))
-    chances[listed] = np.where(terms.high[listed] == 0, inside, 1 - inside)
-    return np.clip(chances, 1e-9, 0.99)
+    mass = np.bincount(row, buckets.probability(terms.property[listed][row], code, code), minlength=len(listed))
+    chances[listed] = np.where(terms.high[listed] == 0, mass, 1 - mass)
+    return np.asarray(np.clip(chances, 1e-9, 0.99))
 
 
 def is_equality(terms: Terms) -> Flags:
     """One constant: odd codes are constants, even ones the gaps between them."""
-    return (terms.kind == INTERVAL) & (terms.low == terms.high) & (terms.low > LOWEST) & (terms.low & 1 == 1)
-
-
+    one = (terms.low == terms.high) & (terms.low > LOWEST) & (terms.low & 1 == 1)
+    return np.asarray((terms.kind == INTERVAL) & one)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_FLOOR, Context, Decimal
 from itertools import pairwise
+from struct import Struct
 from typing import Any, cast
 
 import numpy as np
@@ -42,6 +43,7 @@ _SIGN = 1 << 63
 _LOW_HALF = (1 << 64) - 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_FLOAT_OF_8_BYTES, _INTEGER_OF_8_BYTES = Struct("<d"), Struct("<q")
 _EXACT = Context(prec=120)
 
 
@@ -69,7 +71,7 @@ class Constants:
     def magnitudes(self) -> Floats:
         """The constants as rough numbers; texts have none."""
         if self.type is PropertyType.DECIMAL:
-            return self.high * 2.0**64 + self.low
+            return self.high.astype(np.float64) * 2.0**64 + self.low.astype(np.float64)
         if self.type is PropertyType.FLOAT:
             return (self.keys ^ ((self.keys >> 63) & np.int64(_SIGN - 1))).view(np.float64)
         return self.keys.astype(np.float64)
@@ -126,6 +128,12 @@ def float_keys(values: Floats) -> Int64s:
     """Integers in the order of the floats; -0.0 is 0.0, and NaN must be set aside by the caller."""
     bits = (values + 0.0).view(np.int64)
     return bits ^ ((bits >> 63) & np.int64(_SIGN - 1))
+
+
+def float_key(value: float) -> int:
+    """The same for one float."""
+    (bits,) = _INTEGER_OF_8_BYTES.unpack(_FLOAT_OF_8_BYTES.pack(value + 0.0))
+    return int(bits ^ (_SIGN - 1)) if bits < 0 else int(bits)
 
 
 def wide_keys(high: Int64s, low: UInt64s) -> npt.NDArray[np.bytes_]:

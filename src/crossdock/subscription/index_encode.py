@@ -1,8 +1,8 @@
-"""Messages into codes with numpy and Arrow alone: a record batch becomes one matrix of rank codes, a row per message."""
+"""Messages into codes with numpy and Arrow alone: a batch becomes one matrix of rank codes, a row per message."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crossdock.message.property import PropertyType
+from crossdock.message.property import PropertyType, Value
 from crossdock.subscription.index_codes import (
     ABSENT,
     NOT_COMPARABLE,
@@ -22,7 +22,10 @@ from crossdock.subscription.index_codes import (
     UInt64s,
     decimal_ranks,
     encoded,
+    float_key,
     float_keys,
+    halves_of_decimal,
+    microseconds,
     number_ranks,
     text_ranks,
 )
@@ -67,6 +70,35 @@ class NumpyEncoder:
                     raw[:, list(bit_property).index(number)] = column.fill_null(0).to_numpy()
         return EncodedBatch(codes, raw)
 
+    def encode_one(self, promoted: Mapping[str, Value], bit_property: Sequence[int]) -> EncodedBatch:
+        codes = np.zeros((1, len(self.names)), np.int32)
+        raw = np.zeros((1, len(bit_property)), np.int64)
+        for number, name in enumerate(self.names):
+            value = promoted.get(name)
+            if value is not None:
+                codes[0, number] = self._code(number, value)
+                if number in bit_property:
+                    raw[0, list(bit_property).index(number)] = int(cast(int, value))
+        return EncodedBatch(codes, raw)
+
+    def _code(self, number: int, value: Value) -> int:
+        known = self.constants[number]
+        if known.type is PropertyType.TEXT:
+            folded = encoded(fold(value, case_sensitive=self.case_sensitive))
+            return int(text_ranks(self._known_texts(number), [folded])[0])
+        state, first, second = number_parts(known.type, value)
+        if state == NOT_COMPARABLE:
+            return NOT_COMPARABLE
+        key = np.array([first], np.int64)
+        if known.type is PropertyType.DECIMAL:
+            return int(decimal_ranks(known, key, np.array([second], np.int64).view(np.uint64))[0])
+        return int(number_ranks(known, key)[0])
+
+    def _known_texts(self, number: int) -> list[bytes]:
+        if number not in self._texts:
+            self._texts[number] = self.constants[number].texts()
+        return self._texts[number]
+
     def column_codes(self, number: int, column: pa.Array) -> Int32s:
         known = self.constants[number]
         if known.type is PropertyType.TEXT:
@@ -82,15 +114,22 @@ class NumpyEncoder:
         """Each distinct text of the batch is folded and ranked once."""
         if not pa.types.is_dictionary(column.type):
             column = column.dictionary_encode()
-        known = self._texts.setdefault(number, self.constants[number].texts())
-        distinct = [
-            encoded(fold(text, case_sensitive=self.case_sensitive))
-            for text in column.dictionary.to_pylist()
-            if text is not None
-        ]
-        assert len(distinct) == len(column.dictionary)
-        ranks = np.append(text_ranks(known, distinct), np.int32(ABSENT))
-        return cast(Int32s, ranks[column.indices.fill_null(len(distinct)).to_numpy(zero_copy_only=False)])
+        texts = column.dictionary.to_pylist()
+        folded = [encoded(fold(text, case_sensitive=self.case_sensitive)) for text in texts]
+        ranks = np.append(text_ranks(self._known_texts(number), folded), np.int32(ABSENT))
+        return cast(Int32s, ranks[column.indices.fill_null(len(folded)).to_numpy(zero_copy_only=False)])
+
+
+def number_parts(type_: PropertyType, value: Any) -> tuple[int, int, int]:
+    """State and the two numbers that stand for a value that is not text: there or NaN, then the key or the halves."""
+    if type_ is PropertyType.INTEGER or type_ is PropertyType.BOOLEAN:
+        return 2, int(value), 0
+    if type_ is PropertyType.DECIMAL:
+        high, low = halves_of_decimal(value)
+        return 2, high, low - (1 << 64) if low >> 63 else low
+    if type_ is PropertyType.FLOAT:
+        return (1, 0, 0) if value != value else (2, float_key(value), 0)
+    return 2, microseconds(value), 0
 
 
 def as_type(column: pa.Array, type_: PropertyType) -> pa.Array:

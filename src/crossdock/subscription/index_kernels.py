@@ -6,23 +6,23 @@ every access; and no array is passed to another function in a loop, since that c
 
 from __future__ import annotations
 
+# numba infers the types of these functions from the arrays they are given.
+# mypy: disallow-untyped-defs=False, check-untyped-defs=False
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import numba
 import numpy as np
 
 from crossdock.subscription.index_codes import HASH_FACTOR, HASH_SEED
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
 
-
-def compiled(function: _Function) -> _Function:
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile on first use and keep the machine code on disk, where a folder for it can be written."""
     try:
-        return numba.njit(cache=True, nogil=True, error_model="numpy")(function)  # type: ignore[no-any-return]
+        return numba.njit(cache=True, nogil=True, error_model="numpy")(function)
     except RuntimeError:
-        return numba.njit(nogil=True, error_model="numpy")(function)  # type: ignore[no-any-return]
+        return numba.njit(nogil=True, error_model="numpy")(function)
 
 
 _U64 = np.uint64
@@ -36,12 +36,12 @@ _SEVEN, _EIGHT_BITS = _U64(7), _U64(3)
 
 
 @compiled
-def lowered(byte, lower):  # type: ignore[no-untyped-def]
+def lowered(byte, lower):
     return byte + np.uint8(32) if lower and 65 <= byte <= 90 else byte
 
 
 @compiled
-def encode_numbers(values, validity, offset, keys, table, shift, codes):  # type: ignore[no-untyped-def]
+def encode_numbers(values, validity, offset, keys, table, shift, codes):
     """Look up the slice of values that a value lies in, then search the few constants there."""
     count, nulls, width = _U64(len(keys)), len(validity) > 0, _U64(shift)
     lowest, highest = (keys[0], keys[count - _ONE]) if count else (0, 0)
@@ -69,7 +69,7 @@ def encode_numbers(values, validity, offset, keys, table, shift, codes):  # type
 
 
 @compiled
-def encode_decimals(halves, validity, offset, highs, lows, table, shift, codes):  # type: ignore[no-untyped-def]
+def encode_decimals(halves, validity, offset, highs, lows, table, shift, codes):
     """The same over 128-bit integers, each a low and a signed high half."""
     count, nulls = _U64(len(highs)), len(validity) > 0
     for at in range(_U64(len(codes))):
@@ -103,7 +103,7 @@ def encode_decimals(halves, validity, offset, highs, lows, table, shift, codes):
 
 
 @compiled
-def encode_texts(  # type: ignore[no-untyped-def]
+def encode_texts(  # noqa: C901
     positions, data, validity, offset, lower, ordered, offsets, constants, table, entries, codes, foreign
 ):
     """Fold ASCII on the way, hash and compare; only ordered properties need the gap of an unknown text. Returns how
@@ -161,7 +161,39 @@ def encode_texts(  # type: ignore[no-untyped-def]
 
 
 @compiled
-def fill_buckets(codes, columns, column_start, range_bucket, buckets):  # type: ignore[no-untyped-def]
+def encode_message(given, text, lower, facts, starts, keys, high, low, offsets, data, table, entries, no_nulls, codes):
+    """One message given by property: a row of states (0 absent, 1 NaN, 2 there, 3 text already folded), and two rows
+    with the number, the halves of the decimal, or where the text begins and ends in `text`."""
+    position, foreign = np.empty(2, np.int32), np.empty(1, np.int64)
+    halves = np.empty(2, np.int64)
+    for number in range(len(facts)):
+        state, code = given[0, number], codes[number]
+        if state < 2:
+            code[0] = state
+            continue
+        kind, shift = facts[number, 0], facts[number, 2]
+        slices = table[starts[5, number] : starts[5, number + 1]]
+        if kind == 0:
+            position[0], position[1] = given[1, number], given[2, number]
+            encode_texts(
+                position, text, no_nulls, 0, lower and state == 2, facts[number, 3] == 1,
+                offsets[starts[3, number] : starts[3, number + 1]], data[starts[4, number] : starts[4, number + 1]],
+                slices, entries[starts[6, number] : starts[6, number + 1]], code, foreign,
+            )  # fmt: skip
+        elif kind == 2:
+            halves[0], halves[1] = given[2, number], given[1, number]
+            highs, lows = (
+                high[starts[1, number] : starts[1, number + 1]],
+                low[starts[2, number] : starts[2, number + 1]],
+            )
+            encode_decimals(halves, no_nulls, 0, highs, lows, slices, shift, code)
+        else:
+            mine = keys[starts[0, number] : starts[0, number + 1]]
+            encode_numbers(given[1, number : number + 1], no_nulls, 0, mine, slices, shift, code)
+
+
+@compiled
+def fill_buckets(codes, columns, column_start, range_bucket, buckets):
     """Codes by property and message into buckets by column and message."""
     for number in range(len(columns)):
         mine, filled = codes[columns[number] >> 1], buckets[number]
@@ -175,7 +207,7 @@ def fill_buckets(codes, columns, column_start, range_bucket, buckets):  # type: 
 
 
 @compiled
-def match_messages(  # type: ignore[no-untyped-def]
+def match_messages(  # noqa: C901
     schemas, cell_row, row_word, words, first_clause, clause_word, set_start, set_codes, masks,
     by_property, codes, buckets, raw, bit_count, resume, messages, subscriptions,
 ):  # fmt: skip

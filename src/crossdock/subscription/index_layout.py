@@ -7,7 +7,7 @@ subscription asks whether an earlier one matched already, and a clause in many c
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -65,11 +65,6 @@ class Layout:
     columns: Int32s  # by number used in column_a and column_b: 2 * property, plus 1 for range buckets
     column_start: Int64s  # range columns: where the codes begin in `range_bucket`
     range_bucket: npt.NDArray[np.uint8]
-
-    @property
-    def size(self) -> int:
-        """Bytes of all arrays."""
-        return sum(getattr(self, field.name).nbytes for field in fields(self))
 
 
 def lay_out(clauses: Clauses, constants: list[Constants], buckets: Buckets, chances: Floats, access: Access) -> Layout:
@@ -159,7 +154,7 @@ def _term_column(terms: Terms, term: Int64s) -> Int64s:
 
 def _exact(terms: Terms, term: Int64s) -> Flags:
     """Whether the atom's column is the equality column, so that its cell implies the term."""
-    return is_equality(terms.take(term)) | (terms.kind[term] == SET)
+    return np.asarray(is_equality(terms.take(term)) | (terms.kind[term] == SET))
 
 
 def _spread(clauses: Clauses, buckets: Buckets, term: Int64s, rows: Int64s) -> tuple[Int64s, Int64s]:

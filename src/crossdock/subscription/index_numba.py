@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from crossdock.message.property import PropertyType
+from crossdock.message.property import PropertyType, Value
 from crossdock.subscription import index_kernels as kernels
 from crossdock.subscription.index_build import CompiledFilters
 from crossdock.subscription.index_codes import ABSENT, NOT_COMPARABLE, Constants, encoded, float_keys
-from crossdock.subscription.index_encode import as_type
+from crossdock.subscription.index_encode import as_type, number_parts
 from crossdock.subscription.index_numpy import Pairs
 from crossdock.subscription.match import fold
 
-_CHUNK = 262_144
+_CHUNK, _SMALL_CHUNK = 262_144, 2_048
+_NO_BITS = np.empty((1, 0), np.int64)
 _EMPTY = np.empty(0, np.uint8)
 _EMPTY.flags.writeable = False
 _ALL_VALID = _EMPTY
@@ -25,6 +26,8 @@ _ALL_VALID = _EMPTY
 
 class NumbaEngine:
     """Holds the arrays in the shapes the kernels take."""
+
+    name = "numba"
 
     def __init__(self, filters: CompiledFilters, *, chunk: int = _CHUNK) -> None:
         layout = filters.layout
@@ -38,7 +41,10 @@ class NumbaEngine:
             self.schemas, layout.cell_row, layout.row_word, layout.words, layout.first_clause, layout.clause_word,
             layout.set_start, layout.set_codes, layout.masks,
         )  # fmt: skip
-        self.chunk = max(chunk, int(np.diff(layout.cell_row).max(initial=0)))
+        largest_cell = int(np.diff(layout.cell_row).max(initial=0))
+        self.chunk, self.small_chunk = max(chunk, largest_cell), max(_SMALL_CHUNK, largest_cell)
+        self.numbers = {name: number for number, name in enumerate(filters.names)}
+        self.types = [known.type for known in filters.constants]
         self.bits = {int(number): place for place, number in enumerate(layout.bit_property)}
 
     def match(self, batch: pa.RecordBatch) -> Iterator[Pairs]:
@@ -46,16 +52,52 @@ class NumbaEngine:
         if not len(self.schemas) or not batch.num_rows:
             return
         by_property, raw = self.encode(batch)
-        yield from self.match_codes(by_property, raw)
+        yield from self.match_codes(by_property, raw, self.chunk)
 
-    def match_codes(self, by_property: npt.NDArray[np.uint32], raw: npt.NDArray[np.int64]) -> Iterator[Pairs]:
+    def match_one(self, promoted: Mapping[str, Value]) -> list[int]:
+        """Positions of the subscriptions of one message, in no particular order."""
+        if not len(self.schemas):
+            return []
+        codes, raw = self._encode_message(promoted)
+        return [position for _, found in self.match_codes(codes, raw, self.small_chunk) for position in found.tolist()]
+
+    def _encode_message(self, promoted: Mapping[str, Value]) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
+        count, pool, text = len(self.filters.names), self.filters.pool, bytearray()
+        states, first, second = [0] * count, [0] * count, [0] * count
+        for name, value in promoted.items():
+            number = self.numbers.get(name)
+            if number is None or value is None:
+                continue
+            states[number] = 2
+            if self.types[number] is PropertyType.TEXT:
+                assert isinstance(value, str)
+                first[number] = len(text)
+                states[number] = 2 if value.isascii() else 3
+                text += value.encode() if value.isascii() else self._folded(value)
+                second[number] = len(text)
+            else:
+                states[number], first[number], second[number] = number_parts(self.types[number], value)
+        given = np.array((states, first, second), np.int64)
+        codes = np.empty((count, 1), np.uint32)
+        kernels.encode_message(
+            given, np.frombuffer(text or b"\0", np.uint8), not self.filters.case_sensitive, pool.facts, pool.starts,
+            pool.keys, pool.high, pool.low, pool.offsets, pool.data, pool.table, pool.entries, _ALL_VALID, codes,
+        )  # fmt: skip
+        return codes, given[1:2, self.filters.layout.bit_property] if self.bits else _NO_BITS
+
+    def _folded(self, value: str) -> bytes:
+        return encoded(fold(value, case_sensitive=self.filters.case_sensitive))
+
+    def match_codes(
+        self, by_property: npt.NDArray[np.uint32], raw: npt.NDArray[np.int64], chunk: int
+    ) -> Iterator[Pairs]:
         layout = self.filters.layout
         buckets = np.empty((max(1, len(layout.columns)), by_property.shape[1]), np.uint32)
         kernels.fill_buckets(by_property, layout.columns, layout.column_start, layout.range_bucket, buckets)
         codes = np.ascontiguousarray(by_property.T).ravel()
         resume = np.zeros(2, np.int64)
         while resume[0] < len(self.schemas):
-            messages, subscriptions = np.empty(self.chunk, np.int32), np.empty(self.chunk, np.int32)
+            messages, subscriptions = np.empty(chunk, np.int32), np.empty(chunk, np.int32)
             found = kernels.match_messages(
                 *self.arrays, by_property, codes, buckets, raw.ravel(), len(self.bits), resume, messages, subscriptions
             )

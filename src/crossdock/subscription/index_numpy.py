@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import cast
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
+from crossdock.message.property import Value
 from crossdock.subscription.index_access import ASCENDING, NO_ORDER
+from crossdock.subscription.index_build import CompiledFilters
 from crossdock.subscription.index_codes import (
     ABSENT,
     BITS,
@@ -26,7 +29,7 @@ from crossdock.subscription.index_codes import (
     UInt64s,
     spans,
 )
-from crossdock.subscription.index_encode import EncodedBatch
+from crossdock.subscription.index_encode import EncodedBatch, NumpyEncoder
 from crossdock.subscription.index_layout import (
     BY_REFERENCE,
     LENGTH_MASK,
@@ -42,13 +45,25 @@ Pairs = tuple[Int32s, Int32s]
 class NumpyEngine:
     """Finds candidates schema by schema and thins them out word by word, a bounded number at a time."""
 
-    def __init__(self, layout: Layout, *, chunk: int = 262_144) -> None:
-        self.layout = layout
+    name = "numpy"
+
+    def __init__(self, filters: CompiledFilters, *, chunk: int = 262_144) -> None:
+        self.layout: Layout = filters.layout
         self.chunk = chunk
+        self._encoder = NumpyEncoder(filters.names, filters.constants, case_sensitive=filters.case_sensitive)
+        self._bits: list[int] = self.layout.bit_property.tolist()
         self._bounds: dict[int, Int64s] = {}
 
-    def match(self, batch: EncodedBatch) -> Iterator[Pairs]:
+    def match(self, batch: pa.RecordBatch) -> Iterator[Pairs]:
         """Pairs of message position and position of the subscription, each once, in no particular order."""
+        yield from self._match(self._encoder.encode(batch, self._bits))
+
+    def match_one(self, promoted: Mapping[str, Value]) -> list[int]:
+        """Positions of the subscriptions of one message, in no particular order."""
+        encoded = self._encoder.encode_one(promoted, self._bits)
+        return [position for _, found in self._match(encoded) for position in found.tolist()]
+
+    def _match(self, batch: EncodedBatch) -> Iterator[Pairs]:
         columns = [self._buckets(number, batch.codes) for number in range(len(self.layout.columns))]
         for schema in range(len(self.layout.column_a)):
             first, count = self._candidates(schema, batch.codes, columns)
@@ -61,7 +76,7 @@ class NumpyEngine:
         column = int(self.layout.columns[number])
         code = codes[:, column >> 1].astype(np.int64)
         if column & 1:
-            return self.layout.range_bucket[self.layout.column_start[number] + code].astype(np.int64)
+            return np.asarray(self.layout.range_bucket[self.layout.column_start[number] + code], np.int64)
         return cast(Int64s, np.where(code & 1, (code - 1) >> 1, 0))
 
     def _candidates(self, schema: int, codes: npt.NDArray[np.int32], columns: list[Int64s]) -> tuple[Int64s, Int64s]:
@@ -177,11 +192,11 @@ class NumpyEngine:
             at = np.flatnonzero(kind == special)
             if len(at):
                 holds[at] = test(batch, low[at], width[at], code[at], messages[at])
-        return cast(Flags, holds)
+        return holds
 
     def _bits_hold(self, batch: EncodedBatch, low: Int64s, width: Int64s, code: Int64s, messages: Int64s) -> Flags:
         common = batch.raw[messages, width >> 1] & self.layout.masks[low]
-        return (code != ABSENT) & ((common != 0) != (width & 1 == 1))
+        return np.asarray((code != ABSENT) & ((common != 0) != (width & 1 == 1)))
 
     def _sets_hold(self, batch: EncodedBatch, low: Int64s, width: Int64s, code: Int64s, messages: Int64s) -> Flags:  # noqa: ARG002
         """Membership by binary search, all candidates in step."""
@@ -193,4 +208,4 @@ class NumpyEngine:
             right = (layout.set_codes[middle] < code) & (begin < last)
             begin, last = np.where(right, middle + 1, begin), np.where(right, last, middle)
         found = layout.set_codes[begin] == code
-        return (code >= LOWEST) & (found != (width & 1 == 1))
+        return np.asarray((code >= LOWEST) & (found != (width & 1 == 1)))

@@ -15,7 +15,15 @@ import pyarrow.compute as pc
 
 from crossdock.errors import FilterError
 from crossdock.message.property import PropertyRegistry, PropertyType, Value, parse_value
-from crossdock.subscription.index_codes import Flags, Int64s, UInt64s, float_keys, halves_of_decimal, microseconds
+from crossdock.subscription.index_codes import (
+    Flags,
+    Int64s,
+    UInt64s,
+    float_key,
+    float_keys,
+    halves_of_decimal,
+    microseconds,
+)
 from crossdock.subscription.predicate import Group, Operator
 
 OPERATORS: tuple[Operator, ...] = tuple(Operator)
@@ -34,9 +42,8 @@ class Values:
 
 @dataclass(frozen=True, slots=True)
 class PredicateRows:
-    """Columns of equal length, and per property its name, type and constants. `declared` lists every subscription."""
+    """Columns of equal length, and per property its name, type and constants."""
 
-    declared: Int64s
     subscription: Int64s
     group: Int64s
     predicate: Int64s
@@ -52,11 +59,10 @@ class PredicateRows:
 
 def rows_of_filters(filters: Iterable[tuple[int, Sequence[Group]]], types: PropertyTypes) -> PredicateRows:
     """Rows of typed filters: pairs of subscription id and groups."""
-    declared, columns, constants = [], cast(list[list[int]], [[], [], [], [], []]), cast(list[Value | None], [])
+    columns, constants = cast(list[list[int]], [[], [], [], [], []]), cast(list[Value | None], [])
     numbers: dict[str, int] = {}
     operators = {operator: number for number, operator in enumerate(OPERATORS)}
     for subscription, groups in filters:
-        declared.append(subscription)
         for group_number, group in enumerate(groups):
             for predicate_number, predicate in enumerate(group):
                 property_number = numbers.setdefault(predicate.property, len(numbers))
@@ -73,7 +79,8 @@ def rows_of_filters(filters: Iterable[tuple[int, Sequence[Group]]], types: Prope
         _values_of_objects(type_, rows, [constants[row] for row in rows.tolist()])
         for type_, rows in zip(types_, _rows_with_value(arrays[3], arrays[4], len(numbers)), strict=True)
     )
-    return PredicateRows(np.array(declared, np.int64), *arrays, tuple(numbers), types_, values)
+    subscription, group, predicate_, property_, operator = arrays
+    return PredicateRows(subscription, group, predicate_, property_, operator, tuple(numbers), types_, values)
 
 
 def rows_of_table(table: pa.Table, types: PropertyTypes) -> PredicateRows:
@@ -90,9 +97,7 @@ def rows_of_table(table: pa.Table, types: PropertyTypes) -> PredicateRows:
         _values_of_texts(type_, rows, texts.take(pa.array(rows)))
         for type_, rows in zip(types_, _rows_with_value(property_, operator, len(names)), strict=True)
     )
-    return PredicateRows(
-        subscription, subscription, group, predicate, property_, operator, tuple(names), types_, values
-    )
+    return PredicateRows(subscription, group, predicate, property_, operator, tuple(names), types_, values)
 
 
 def number_key(type_: PropertyType, value: Any) -> int:
@@ -100,7 +105,7 @@ def number_key(type_: PropertyType, value: Any) -> int:
     if type_ is PropertyType.DATETIME:
         return microseconds(value)
     if type_ is PropertyType.FLOAT:
-        return int(float_keys(np.array([value], np.float64))[0])
+        return float_key(value)
     return int(value)
 
 

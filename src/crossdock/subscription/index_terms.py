@@ -47,7 +47,7 @@ _SMALLEST_EXCLUDED_SET = 3
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Tests by clause. `low` and `high` are codes; for BITS and SET `low` is the mask or set and `high` the negation."""
+    """Tests by clause. `low` and `high` are codes; for BITS and SET the number of the mask or set, and its negation."""
 
     clause: Int64s
     property: Int64s
@@ -102,14 +102,14 @@ def compile_clauses(rows: PredicateRows, constants: list[Constants], code: Int64
     subscription = np.searchsorted(ids, rows.subscription)
     place, clause = _distinct_numbers(subscription, rows.group)
     owner = subscription[place]
-    sets = _Sets()
+    sets, masks = _Sets(), cast(list[int], [])
     tops = np.array([known.top for known in constants], np.int64)
     terms = _merge(
         [
             _intersected(_interval_terms(rows, clause, code, prefix_end, tops)),
             *_excluded_terms(rows, clause, code, prefix_end, sets),
             _included_sets(rows, clause, code, sets),
-            *_bit_terms(rows, clause, masks := []),
+            *_bit_terms(rows, clause, masks),
         ]
     )
     return _living(Clauses(owner, ids, terms, sets.starts(), sets.codes(), np.array(masks, np.int64)))
