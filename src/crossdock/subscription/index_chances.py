@@ -80,10 +80,11 @@ def expected_weights(constants: list[Constants], clauses: Clauses) -> list[Float
 
 def _gap_weights(known: Constants) -> Floats:
     weights = np.ones(known.count + 1)
-    distances = np.diff(known.magnitudes())
-    total = distances.sum() if len(distances) else 0.0
-    if np.isfinite(total) and total > 0:
-        weights[1:-1] = 0.5 + 0.5 * distances * (len(distances) / total)
+    with np.errstate(all="ignore"):  # infinities, and distances too small or too large for a float
+        distances = np.diff(known.magnitudes())
+        shares = distances / distances.sum()
+    if len(shares) and np.isfinite(shares).all():
+        weights[1:-1] = 0.5 + 0.5 * shares * len(shares)
     return weights
 
 

@@ -103,9 +103,7 @@ def encode_decimals(halves, validity, offset, highs, lows, table, shift, codes):
 
 
 @compiled
-def encode_texts(  # noqa: C901
-    positions, data, validity, offset, lower, ordered, offsets, constants, table, entries, codes, foreign
-):
+def encode_texts(positions, data, validity, offset, lower, ordered, offsets, constants, table, entries, codes, foreign):
     """Fold ASCII on the way, hash and compare; only ordered properties need the gap of an unknown text. Returns how
     many rows hold more than ASCII where case is folded: `foreign` lists them, for Python to fold."""
     foreigners, nulls, mask = 0, len(validity) > 0, _U64(len(table) - 2)
@@ -207,7 +205,7 @@ def fill_buckets(codes, columns, column_start, range_bucket, buckets):
 
 
 @compiled
-def match_messages(  # noqa: C901
+def match_messages(
     schemas, cell_row, row_word, words, first_clause, clause_word, set_start, set_codes, masks,
     by_property, codes, buckets, raw, bit_count, resume, messages, subscriptions,
 ):  # fmt: skip

@@ -52,7 +52,7 @@ class NumbaEngine:
         if not len(self.schemas) or not batch.num_rows:
             return
         by_property, raw = self.encode(batch)
-        yield from self.match_codes(by_property, raw, self.chunk)
+        yield from self.match_codes(by_property, raw, min(self.chunk, self.small_chunk + 64 * batch.num_rows))
 
     def match_one(self, promoted: Mapping[str, Value]) -> list[int]:
         """Positions of the subscriptions of one message, in no particular order."""

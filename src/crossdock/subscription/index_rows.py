@@ -79,8 +79,7 @@ def rows_of_filters(filters: Iterable[tuple[int, Sequence[Group]]], types: Prope
         _values_of_objects(type_, rows, [constants[row] for row in rows.tolist()])
         for type_, rows in zip(types_, _rows_with_value(arrays[3], arrays[4], len(numbers)), strict=True)
     )
-    subscription, group, predicate_, property_, operator = arrays
-    return PredicateRows(subscription, group, predicate_, property_, operator, tuple(numbers), types_, values)
+    return PredicateRows(arrays[0], arrays[1], arrays[2], arrays[3], arrays[4], tuple(numbers), types_, values)
 
 
 def rows_of_table(table: pa.Table, types: PropertyTypes) -> PredicateRows:
