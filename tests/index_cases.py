@@ -54,7 +54,8 @@ _POOLS: dict[PropertyType, list[Any]] = {
     PropertyType.DATETIME: [
         datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC), _NOON,
         _NOON.astimezone(timezone(timedelta(hours=5, minutes=30))), _NOON.replace(tzinfo=timezone(timedelta(hours=-8))),
-        _NOON + timedelta(microseconds=1), datetime(1969, 12, 31, 23, 59, 59, 999_999, UTC), datetime(1970, 1, 1, tzinfo=UTC),
+        _NOON + timedelta(microseconds=1), datetime(1969, 12, 31, 23, 59, 59, 999_999, UTC),
+        datetime(1970, 1, 1, tzinfo=UTC),
     ],
 }  # fmt: skip
 _FREE: dict[PropertyType, st.SearchStrategy[Any]] = {

@@ -10,6 +10,12 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
+from crossdock.errors import FilterError
+from crossdock.message.property import PropertyType, Value
+from crossdock.subscription.index import EngineName, SubscriptionIndex
+from crossdock.subscription.predicate import Filter, Group, Operator, Predicate
+from crossdock.subscription.text import parse_filter
 from index_cases import (
     EXAMPLES,
     REGISTRY,
@@ -22,12 +28,6 @@ from index_cases import (
     specified,
     subscriptions,
 )
-
-from crossdock.errors import FilterError
-from crossdock.message.property import PropertyType, Value
-from crossdock.subscription.index import EngineName, SubscriptionIndex
-from crossdock.subscription.predicate import Filter, Group, Operator, Predicate
-from crossdock.subscription.text import parse_filter
 
 ENGINES: tuple[EngineName, ...] = ("numba", "numpy")
 Filters = list[tuple[int, tuple[Group, ...]]]

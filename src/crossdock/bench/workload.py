@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from crossdock.message.property import PropertyType
 from crossdock.subscription.predicate import Operator
@@ -74,8 +75,6 @@ def _column(random: Random, name: str, count: int, case: str) -> pa.Array:
         values = pa.array(random.integers(0, 65_536 if name in FLAGS else _HIGHEST, count))
     if name in _ALWAYS:
         return values
-    import pyarrow.compute as pc
-
     return pc.if_else(pa.array(random.random(count) < _PRESENT), values, pa.scalar(None, values.type))
 
 
