@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,7 @@ from crossdock.subscription.match import fold
 
 _CHUNK, _SMALL_CHUNK = 262_144, 2_048
 _NO_BITS = np.empty((1, 0), np.int64)
+_TEXT, _INTEGER = PropertyType.TEXT, PropertyType.INTEGER  # faster to reach than through the class
 _EMPTY = np.empty(0, np.uint8)
 _EMPTY.flags.writeable = False
 _ALL_VALID = _EMPTY
@@ -41,6 +44,7 @@ class NumbaEngine:
             self.schemas, layout.cell_row, layout.row_word, layout.words, layout.first_clause, layout.clause_word,
             layout.set_start, layout.set_codes, layout.masks,
         )  # fmt: skip
+        self.pool = tuple(getattr(filters.pool, field.name) for field in fields(filters.pool))
         largest_cell = int(np.diff(layout.cell_row).max(initial=0))
         self.chunk, self.small_chunk = max(chunk, largest_cell), max(_SMALL_CHUNK, largest_cell)
         self.numbers = {name: number for number, name in enumerate(filters.names)}
@@ -62,28 +66,33 @@ class NumbaEngine:
         return [position for _, found in self.match_codes(codes, raw, self.small_chunk) for position in found.tolist()]
 
     def _encode_message(self, promoted: Mapping[str, Value]) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
-        count, pool, text = len(self.filters.names), self.filters.pool, bytearray()
-        states, first, second = [0] * count, [0] * count, [0] * count
+        count, text, types, numbers_of = len(self.types), bytearray(), self.types, self.numbers
+        given = array("q", bytes(24 * count))  # by property its state, then two numbers, see `encode_message`
         for name, value in promoted.items():
-            number = self.numbers.get(name)
+            number = numbers_of.get(name)
             if number is None or value is None:
                 continue
-            states[number] = 2
-            if self.types[number] is PropertyType.TEXT:
-                assert isinstance(value, str)
-                first[number] = len(text)
-                states[number] = 2 if value.isascii() else 3
-                text += value.encode() if value.isascii() else self._folded(value)
-                second[number] = len(text)
+            type_ = types[number]
+            if type_ is _TEXT:
+                given[count + number] = len(text)
+                given[number] = 2 if value.isascii() else 3  # type: ignore[union-attr]
+                text += value.encode() if value.isascii() else self._folded(value)  # type: ignore[union-attr, arg-type]
+                given[2 * count + number] = len(text)
+            elif type_ is _INTEGER:
+                given[number], given[count + number] = 2, value  # type: ignore[assignment]
             else:
-                states[number], first[number], second[number] = number_parts(self.types[number], value)
-        given = np.array((states, first, second), np.int64)
+                given[number], given[count + number], given[2 * count + number] = number_parts(type_, value)
+        numbers = np.frombuffer(given, np.int64).reshape(3, count)
         codes = np.empty((count, 1), np.uint32)
         kernels.encode_message(
-            given, np.frombuffer(text or b"\0", np.uint8), not self.filters.case_sensitive, pool.facts, pool.starts,
-            pool.keys, pool.high, pool.low, pool.offsets, pool.data, pool.table, pool.entries, _ALL_VALID, codes,
-        )  # fmt: skip
-        return codes, given[1:2, self.filters.layout.bit_property] if self.bits else _NO_BITS
+            numbers,
+            np.frombuffer(text or b"\0", np.uint8),
+            not self.filters.case_sensitive,
+            *self.pool,
+            _ALL_VALID,
+            codes,
+        )
+        return codes, numbers[1:2, self.filters.layout.bit_property] if self.bits else _NO_BITS
 
     def _folded(self, value: str) -> bytes:
         return encoded(fold(value, case_sensitive=self.filters.case_sensitive))
