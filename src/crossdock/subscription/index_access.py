@@ -20,6 +20,7 @@ from crossdock.subscription.index_codes import (
     Floats,
     Int64s,
     sorted_distinct,
+    starts,
 )
 from crossdock.subscription.index_terms import Clauses, Terms
 
@@ -95,7 +96,7 @@ def _best_two(clause: Int64s, atoms: _Atoms, count: int) -> tuple[Int64s, Int64s
     usable = np.flatnonzero(atoms.chance < _NEVER)
     ranked = usable[np.lexsort((atoms.chance[usable], clause[usable]))]
     owner = clause[ranked]
-    start = np.searchsorted(owner, np.arange(count + 1))
+    start = starts(owner, count)
     best = np.full((2, count), -1, np.int64)
     for place in range(2):
         has = start[:-1] + place < start[1:]

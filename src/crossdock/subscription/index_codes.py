@@ -107,14 +107,11 @@ def text_constants(texts: Iterable[bytes], *, ordered: bool) -> Constants:
 
 def number_ranks(constants: Constants, keys: Int64s) -> Int32s:
     """The code of each key."""
-    left = np.searchsorted(constants.keys, keys, side="left")
-    return _codes(left, np.searchsorted(constants.keys, keys, side="right") > left)
+    return _ranks(constants.keys, keys)
 
 
 def decimal_ranks(constants: Constants, high: Int64s, low: UInt64s) -> Int32s:
-    known, sought = wide_keys(constants.high, constants.low), wide_keys(high, low)
-    left = np.searchsorted(known, sought, side="left")
-    return _codes(left, np.searchsorted(known, sought, side="right") > left)
+    return _ranks(wide_keys(constants.high, constants.low), wide_keys(high, low))
 
 
 def text_ranks(known: Sequence[bytes], sought: Sequence[bytes]) -> Int32s:
@@ -173,6 +170,18 @@ def spans(lengths: Int64s) -> tuple[Int64s, Int64s]:
     return rows, np.arange(len(rows)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
 
 
+def starts(numbers: Int64s, count: int) -> Int64s:
+    """For sorted numbers below `count`: where each begins, and the end."""
+    return np.concatenate(([0], np.cumsum(np.bincount(numbers, minlength=count))))
+
+
+def _ranks(known: npt.NDArray[Any], sought: npt.NDArray[Any]) -> Int32s:
+    left = np.searchsorted(known, sought)
+    if not len(known):
+        return _codes(left, np.zeros(len(left), np.bool_))
+    return _codes(left, np.asarray(known[np.minimum(left, len(known) - 1)] == sought))
+
+
 def _codes(left: npt.NDArray[np.int64], equal: Flags) -> Int32s:
     return cast(Int32s, (LOWEST + 2 * left + equal).astype(np.int32))
 
@@ -203,7 +212,7 @@ def _wide_slices(high: Int64s, low: UInt64s) -> tuple[int, Int32s]:
 
 
 def _first_of_slice(slices: Int64s) -> Int32s:
-    return np.searchsorted(slices, np.arange(int(slices[-1]) + 2), side="left").astype(np.int32)
+    return starts(slices, int(slices[-1]) + 1).astype(np.int32)
 
 
 def _hash_buckets(offsets: Int64s, data: Bytes) -> tuple[Int32s, Int32s]:
@@ -211,7 +220,7 @@ def _hash_buckets(offsets: Int64s, data: Bytes) -> tuple[Int32s, Int32s]:
     buckets = 1 << max(0, (2 * count - 1).bit_length()) if count else 1
     at = (text_hashes(offsets, data) & np.uint64(buckets - 1)).astype(np.int64)
     entries = np.argsort(at, kind="stable")
-    return np.searchsorted(at[entries], np.arange(buckets + 1)).astype(np.int32), entries.astype(np.int32)
+    return starts(at, buckets).astype(np.int32), entries.astype(np.int32)
 
 
 def text_hashes(offsets: Int64s, data: Bytes) -> UInt64s:

@@ -30,6 +30,7 @@ from crossdock.subscription.index_codes import (
     Int64s,
     UInt64s,
     spans,
+    starts,
 )
 from crossdock.subscription.index_terms import Clauses, Terms
 
@@ -78,7 +79,7 @@ def lay_out(clauses: Clauses, constants: list[Constants], buckets: Buckets, chan
     start, residual = _residual_words(terms, words, chances, access, wide)
     ordinal, stored = _stored_clauses(clauses, wide)
     row_word, stream = _stream(clauses, row_clause, start, residual, ordinal, wide)
-    clause_word, clause_words = _clause_words(terms, words, chances, stored, len(clauses.subscription))
+    clause_word, clause_words = _clause_words(terms, words, chances, stored)
     first_clause = np.full(len(clauses.ids), -1, np.int64)
     first = np.flatnonzero(stored & (ordinal == 0))
     first_clause[clauses.subscription[first]] = (np.cumsum(stored) - 1)[first]
@@ -87,7 +88,7 @@ def lay_out(clauses: Clauses, constants: list[Constants], buckets: Buckets, chan
     return Layout(
         clauses.ids, _small(column_a), _small(column_b), _small(access.order_property), _small(access.direction),
         first_cell, np.append(1, buckets.count)[access.column_b + 1],
-        _small(np.searchsorted(cell, np.arange(cells + 1))), _small(row_word),
+        _small(starts(cell, cells)), _small(row_word),
         np.concatenate((stream, clause_words)), _small(first_clause), _small(clause_word + len(stream)),
         clauses.set_start, _small(clauses.set_codes), clauses.masks, _small(bit_property),
         _small(columns), column_start, range_bucket,
@@ -189,23 +190,23 @@ def _residual_words(
         kept[used[_exact(terms, used)]] = False
     rows = np.flatnonzero(kept)
     rows = rows[np.lexsort((rank[rows], terms.clause[rows]))]
-    return np.searchsorted(terms.clause[rows], np.arange(len(access.first) + 1)), words[rows]
+    return starts(terms.clause[rows], len(access.first)), words[rows]
 
 
 def _stored_clauses(clauses: Clauses, wide: Flags) -> tuple[Int64s, Flags]:
     """By clause: its number within its subscription, and whether all its terms are stored once more."""
     owner = clauses.subscription
-    start = np.searchsorted(owner, np.arange(len(clauses.ids) + 1))
+    start = starts(owner, len(clauses.ids))
     several = np.diff(start) > 1
     several[owner[wide]] = True
     return np.arange(len(owner)) - start[owner], several[owner]
 
 
-def _clause_words(terms: Terms, words: UInt64s, chances: Floats, stored: Flags, count: int) -> tuple[Int64s, UInt64s]:
+def _clause_words(terms: Terms, words: UInt64s, chances: Floats, stored: Flags) -> tuple[Int64s, UInt64s]:
     rows = np.flatnonzero(stored[terms.clause])
     rows = rows[np.lexsort((chances[rows], terms.clause[rows]))]
     number = (np.cumsum(stored) - 1)[terms.clause[rows]]
-    return np.searchsorted(number, np.arange(int(stored.sum() if count else 0) + 1)), words[rows]
+    return starts(number, int(stored.sum())), words[rows]
 
 
 def _stream(

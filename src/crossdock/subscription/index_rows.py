@@ -24,7 +24,8 @@ from crossdock.subscription.index_codes import (
     halves_of_decimal,
     microseconds,
 )
-from crossdock.subscription.predicate import Group, Operator
+from crossdock.subscription.index_encode import ARROW_TYPES, decimal_halves, number_keys
+from crossdock.subscription.predicate import WITHOUT_VALUE, Group, Operator
 
 OPERATORS: tuple[Operator, ...] = tuple(Operator)
 PropertyTypes = PropertyRegistry | Mapping[str, PropertyType]
@@ -54,7 +55,7 @@ class PredicateRows:
     values: tuple[Values, ...]
 
     def is_operator(self, *operators: Operator) -> Flags:
-        return np.isin(self.operator, [OPERATORS.index(operator) for operator in operators])
+        return np.array([operator in operators for operator in OPERATORS])[self.operator]
 
 
 def rows_of_filters(filters: Iterable[tuple[int, Sequence[Group]]], types: PropertyTypes) -> PredicateRows:
@@ -114,8 +115,8 @@ def _type(types: PropertyTypes, name: str) -> PropertyType:
 
 def _rows_with_value(property_: Int64s, operator: Int64s, count: int) -> list[Int64s]:
     """Per property, the rows that carry a constant."""
-    without = [OPERATORS.index(Operator.EXISTS), OPERATORS.index(Operator.NOT_EXISTS)]
-    rows = np.flatnonzero(~np.isin(operator, without))
+    carries = np.array([operator not in WITHOUT_VALUE for operator in OPERATORS])
+    rows = np.flatnonzero(carries[operator])
     order = rows[np.argsort(property_[rows], kind="stable")]
     return np.split(order, np.searchsorted(property_[order], np.arange(1, count))) if count else []
 
@@ -145,11 +146,23 @@ def _values_of_texts(type_: PropertyType, rows: Int64s, texts: pa.Array) -> Valu
     index, distinct = encoded.indices.to_numpy().astype(np.int64), encoded.dictionary
     if type_ is PropertyType.TEXT:
         return Values(rows, index, np.empty(0, np.uint64), distinct.to_pylist())
-    if type_ is PropertyType.INTEGER:
-        return _number_values(rows, pc.cast(distinct, pa.int64()).to_numpy()[index])
+    try:
+        return _values_of_array(type_, rows, pc.cast(distinct, ARROW_TYPES[type_]), index)
+    except pa.ArrowInvalid:  # spelled in a way that Arrow does not read
+        pass
     parsed: list[Any] = [parse_value(type_, text) for text in distinct.to_pylist()]
     one = _values_of_objects(type_, rows, parsed)
     return Values(rows, one.keys[index], one.low[index] if len(one.low) else one.low, ())
+
+
+def _values_of_array(type_: PropertyType, rows: Int64s, distinct: pa.Array, index: Int64s) -> Values:
+    if type_ is PropertyType.DECIMAL:
+        high, low = decimal_halves(distinct)
+        return Values(rows, high[index], low[index], ())
+    keys, comparable = number_keys(distinct, type_)
+    if not comparable.all():
+        raise FilterError("a filter compares with NaN, which equals nothing")
+    return _number_values(rows, keys[index])
 
 
 def _number_values(rows: Int64s, keys: Int64s) -> Values:

@@ -98,8 +98,7 @@ def compile_constants(rows: PredicateRows, *, case_sensitive: bool) -> tuple[lis
 
 def compile_clauses(rows: PredicateRows, constants: list[Constants], code: Int64s, prefix_end: Int64s) -> Clauses:
     """Clauses as terms: every operator turned into one of the four kinds."""
-    ids = sorted_distinct(rows.subscription)
-    subscription = np.searchsorted(ids, rows.subscription)
+    ids, subscription = _positions(rows.subscription)
     place, clause = _distinct_numbers(subscription, rows.group)
     owner = subscription[place]
     sets, masks = _Sets(), cast(list[int], [])
@@ -242,6 +241,15 @@ def _living(clauses: Clauses) -> Clauses:
     number = np.cumsum(~dead) - 1
     terms = terms.take(~dead[terms.clause])
     return replace(clauses, subscription=clauses.subscription[~dead], terms=replace(terms, clause=number[terms.clause]))
+
+
+def _positions(subscription: Int64s) -> tuple[Int64s, Int64s]:
+    """The sorted ids, and by row the position of its id among them."""
+    fresh = subscription[1:] != subscription[:-1]
+    if (subscription[1:] < subscription[:-1]).any() or not len(subscription):
+        ids = sorted_distinct(subscription)
+        return ids, np.searchsorted(ids, subscription)
+    return subscription[np.concatenate(([True], fresh))], np.concatenate(([0], np.cumsum(fresh)))
 
 
 def _distinct_numbers(major: Int64s, minor: Int64s) -> tuple[Int64s, Int64s]:
