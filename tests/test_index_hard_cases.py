@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 import tracemalloc
 from pathlib import Path
 
@@ -10,12 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from crossdock.bench.matching import bench_matching, filters_of_rows, promoted_properties
+from crossdock.bench.matching import bench_matching, promoted_properties
 from crossdock.bench.workload import CASES, TYPES, draw_messages, draw_subscriptions
 from crossdock.message.property import PropertyType, Value
 from crossdock.subscription.index import EngineName, SubscriptionIndex
+from crossdock.subscription.index_rows import filters_of_table
 from crossdock.subscription.predicate import Group, Operator, Predicate
-from index_cases import found, record_batch, specified
+from index_cases import found, predicate_rows, record_batch, specified
 
 ENGINES: tuple[EngineName, ...] = ("numba", "numpy")
 
@@ -23,7 +25,7 @@ ENGINES: tuple[EngineName, ...] = ("numba", "numpy")
 @pytest.mark.parametrize("case", CASES)
 def test_every_case_of_the_workload_agrees_with_the_specification(case: str) -> None:
     rows, messages = draw_subscriptions(1_500, case), draw_messages(25, case, seed=1)
-    expected = specified(list(filters_of_rows(rows).items()), promoted_properties(messages))
+    expected = specified(list(filters_of_table(rows, TYPES).items()), promoted_properties(messages))
     for engine in ENGINES:
         for sample in (None, draw_messages(300, case, seed=2)):
             index = SubscriptionIndex.build(rows, TYPES, sample=sample, engine=engine)
@@ -74,6 +76,26 @@ def test_output_of_a_case_where_everything_matches_comes_in_bounded_chunks(engin
     assert sum(sizes) > 2_000_000
     assert max(sizes) <= 262_144 + 2_000
     assert peak < 64_000_000
+
+
+def test_predicate_rows_read_back_as_the_filters_they_came_from() -> None:
+    listed = Predicate("Key0", Operator.IN, ("a", "b"))
+    filters = [(4, ((listed, Predicate("Count0", Operator.LESS, 3)), (Predicate("Ratio", Operator.EXISTS),)))]
+
+    assert filters_of_table(predicate_rows(filters), TYPES) == dict(filters)
+    changed = SubscriptionIndex.build([], TYPES).with_changes(predicate_rows(filters), types=TYPES)
+    assert changed.match_one({"Key0": "B", "Count0": 2}) == [4]
+
+
+def test_without_numba_the_numpy_engine_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "crossdock.subscription.index_numba", None)
+
+    index = SubscriptionIndex.build([(1, ((Predicate("Key0", Operator.EXISTS),),))], TYPES)
+
+    assert index.engine == "numpy"
+    assert index.match_one({"Key0": ""}) == [1]
+    with pytest.raises(ImportError):
+        SubscriptionIndex.build([], TYPES, engine="numba")
 
 
 def test_one_subscription_more_is_seen_at_once_and_the_old_answers_stay() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import resource
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,9 @@ import pyarrow.compute as pc
 
 from crossdock.bench.workload import CASES, TYPES, draw_messages, draw_subscriptions
 from crossdock.errors import CrossdockError, UsageError
-from crossdock.message.property import Value, parse_value
+from crossdock.message.property import Value
 from crossdock.subscription.index import SubscriptionIndex
+from crossdock.subscription.index_rows import filters_of_table
 from crossdock.subscription.match import Matcher, fold
 from crossdock.subscription.predicate import Filter, Group, Operator, Predicate
 
@@ -38,6 +39,7 @@ def bench_matching(subscriptions: int, case: str = "core") -> dict[str, Any]:
     if case not in CASES:
         raise UsageError(f"Case {case!r} is unknown; choose one of {', '.join(CASES)}")
     rows, messages = draw_subscriptions(subscriptions, case), draw_messages(_BATCH, case, seed=777)
+    SubscriptionIndex.build([], TYPES)  # importing numba is no part of building
     started = time.process_time()
     index = SubscriptionIndex.build(rows, TYPES)
     build_s = time.process_time() - started
@@ -112,7 +114,7 @@ def check(index: SubscriptionIndex, rows: pa.Table, messages: pa.RecordBatch) ->
     """Compare a sample of subscriptions and messages with the specification."""
     ids = pc.unique(rows["subscription"]).to_numpy()
     chosen = np.random.default_rng(1).choice(ids, min(len(ids), _CHECKED_SUBSCRIPTIONS), replace=False)
-    filters = filters_of_rows(rows, chosen)
+    filters = filters_of_table(rows.filter(pc.is_in(rows["subscription"], pa.array(chosen))), TYPES)
     few = messages.slice(0, _CHECKED_MESSAGES)
     found = {
         pair
@@ -133,7 +135,8 @@ def check(index: SubscriptionIndex, rows: pa.Table, messages: pa.RecordBatch) ->
 
 def baseline_rate(rows: pa.Table, messages: pa.RecordBatch) -> float:
     """What plain Python does: find groups by one equality in a dictionary, then ask the specification."""
-    matcher = _DictionaryMatcher(filters_of_rows(rows.filter(pc.field("subscription") < _BASELINE_SUBSCRIPTIONS)))
+    few = rows.filter(pc.field("subscription") < _BASELINE_SUBSCRIPTIONS)
+    matcher = _DictionaryMatcher(filters_of_table(few, TYPES))
     done, started = 0, time.process_time()
     for promoted in promoted_properties(messages):
         matcher.match(promoted)
@@ -145,17 +148,6 @@ def baseline_rate(rows: pa.Table, messages: pa.RecordBatch) -> float:
 
 def promoted_properties(messages: pa.RecordBatch) -> list[dict[str, Value]]:
     return [{name: value for name, value in row.items() if value is not None} for row in messages.to_pylist()]
-
-
-def filters_of_rows(rows: pa.Table, chosen: Sequence[int] | np.ndarray[Any, Any] | None = None) -> Filters:
-    """Predicate rows as filters again, for the specification."""
-    if chosen is not None:
-        rows = rows.filter(pc.is_in(rows["subscription"], pa.array(chosen)))
-    groups: dict[int, dict[int, list[Predicate]]] = defaultdict(lambda: defaultdict(list))
-    for row in rows.to_pylist():
-        value = None if row["value"] is None else parse_value(TYPES[row["property"]], row["value"])
-        groups[row["subscription"]][row["group"]].append(Predicate(row["property"], Operator(row["operator"]), value))
-    return {number: tuple(map(tuple, by_group.values())) for number, by_group in groups.items()}
 
 
 def _timed(index: SubscriptionIndex, messages: pa.RecordBatch) -> tuple[float, int]:

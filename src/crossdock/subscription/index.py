@@ -29,7 +29,7 @@ from crossdock.subscription.index_files import (
     write_folder,
 )
 from crossdock.subscription.index_numpy import NumpyEngine, Pairs
-from crossdock.subscription.index_rows import PropertyTypes, rows_of_filters, rows_of_table
+from crossdock.subscription.index_rows import PropertyTypes, filters_of_table, rows_of_filters, rows_of_table
 from crossdock.subscription.predicate import Group
 
 Matches = tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]
@@ -85,9 +85,15 @@ class SubscriptionIndex:
         self._base.folder = self._base.folder or folder / "base"
 
     def with_changes(
-        self, added: Iterable[tuple[int, Sequence[Group]]] = (), removed: Iterable[int] = (), *, types: PropertyTypes
+        self,
+        added: Iterable[tuple[int, Sequence[Group]]] | pa.Table = (),
+        removed: Iterable[int] = (),
+        *,
+        types: PropertyTypes,
     ) -> SubscriptionIndex:
         """The index after subscriptions were enlisted (or changed: the new filter counts) and unenlisted."""
+        if isinstance(added, pa.Table):
+            added = filters_of_table(added, types).items()
         new = {number: tuple(groups) for number, groups in added}
         gone = {*new, *removed}
         kept = {number: groups for number, groups in self._delta_filters.items() if number not in gone}

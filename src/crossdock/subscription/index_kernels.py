@@ -244,12 +244,13 @@ def match_messages(
                 after = at + (header & _LENGTH_MASK)
                 stop = after
                 if direction != 0:
-                    low = (words[at] >> _LOW_SHIFT) & _CODE_MASK
-                    if direction == 1:
-                        if limit < low:
+                    # The first word is the ordering one: beyond its bound no later row of the cell can hold.
+                    low, width = (words[at] >> _LOW_SHIFT) & _CODE_MASK, words[at] & _CODE_MASK
+                    if limit - low > width:
+                        if (direction == 1) == (limit < low):
                             break
-                    elif limit > low + (words[at] & _CODE_MASK):
-                        break
+                        continue
+                    at += _ONE
                 special, subscription = header & _SPECIAL_MASK, header >> _SUBSCRIPTION_SHIFT
                 wanted, earlier = True, _ZERO
                 # First the words of the row; then, for a special one, its clause kept by reference, which must hold,

@@ -25,7 +25,7 @@ from crossdock.subscription.index_codes import (
     microseconds,
 )
 from crossdock.subscription.index_encode import ARROW_TYPES, decimal_halves, number_keys
-from crossdock.subscription.predicate import WITHOUT_VALUE, Group, Operator
+from crossdock.subscription.predicate import WITHOUT_VALUE, Group, Operator, Predicate
 
 OPERATORS: tuple[Operator, ...] = tuple(Operator)
 PropertyTypes = PropertyRegistry | Mapping[str, PropertyType]
@@ -98,6 +98,21 @@ def rows_of_table(table: pa.Table, types: PropertyTypes) -> PredicateRows:
         for type_, rows in zip(types_, _rows_with_value(property_, operator, len(names)), strict=True)
     )
     return PredicateRows(subscription, group, predicate, property_, operator, tuple(names), types_, values)
+
+
+def filters_of_table(table: pa.Table, types: PropertyTypes) -> dict[int, tuple[Group, ...]]:
+    """The filters that such a table holds, as objects: for few subscriptions, or for the specification."""
+    values: dict[tuple[int, int, int], tuple[str, Operator, list[Value]]] = {}
+    for row in table.to_pylist():
+        place = row["subscription"], row["group"], row["predicate"]
+        _, _, constants = values.setdefault(place, (row["property"], Operator(row["operator"]), []))
+        if row["value"] is not None:
+            constants.append(parse_value(_type(types, row["property"]), row["value"]))
+    groups: dict[int, dict[int, list[Predicate]]] = {}
+    for (subscription, group, _), (name, operator, constants) in sorted(values.items()):
+        constant = tuple(constants) if operator is Operator.IN else next(iter(constants), None)
+        groups.setdefault(subscription, {}).setdefault(group, []).append(Predicate(name, operator, constant))
+    return {number: tuple(map(tuple, by_group.values())) for number, by_group in groups.items()}
 
 
 def number_key(type_: PropertyType, value: Any) -> int:
