@@ -31,7 +31,7 @@ NO_ORDER, ASCENDING, DESCENDING = range(3)
 
 _WORTH = 1.5  # candidates per message: what probing one more schema costs
 _SPACIOUS = 65_536  # cells that a schema may always have
-_NEVER = 1e9
+_NEVER = np.inf
 _COLUMN_BITS = 14
 
 
@@ -59,7 +59,7 @@ def choose_access(clauses: Clauses, buckets: Buckets, chances: Floats) -> Access
     second = _without_overlap(atoms, first, second)
     options = _options(clauses.terms, atoms, first, second, order, direction, order_chance)
     chosen = _keep_what_pays(options, buckets)
-    key = np.choose(chosen, options.key) if count else np.empty(0, np.int64)
+    key = np.choose(chosen, options.key)
     second = np.where((chosen == 1) | (chosen == 3), second, -1)
     order = np.where(chosen >= 2, order, -1)
     _join_kept(clauses.terms, atoms, orders, first, second, order, key)
@@ -160,43 +160,40 @@ class _Options:
 
     key: list[Int64s]
     chance: list[Floats]
-    cells: list[tuple[Int64s, Int64s]]  # the two columns, -1 for none
 
 
 def _options(
     terms: Terms, atoms: _Atoms, first: Int64s, second: Int64s, order: Int64s, direction: Int64s, order_chance: Floats
 ) -> _Options:
-    none = np.full(len(first), -1, np.int64)
-    column_1 = np.where(first >= 0, atoms.column[first], -1) if len(atoms.column) else none
-    column_2 = np.where(second >= 0, atoms.column[second], -1) if len(atoms.column) else none
-    chance_1 = np.where(first >= 0, atoms.chance[first], 1.0) if len(atoms.column) else np.ones(0)
-    chance_2 = np.where(second >= 0, atoms.chance[second], _NEVER) if len(atoms.column) else np.ones(0)
-    wide = (first >= 0) & (atoms.copies[first] > NARROW_COPIES) if len(atoms.column) else np.zeros(0, np.bool_)
+    column_1 = np.where(first >= 0, atoms.column[first], -1)
+    column_2 = np.where(second >= 0, atoms.column[second], -1)
+    chance_1 = np.where(first >= 0, atoms.chance[first], 1.0)
+    chance_2 = np.where(second >= 0, atoms.chance[second], _NEVER)
+    wide = (first >= 0) & (atoms.copies[first] > NARROW_COPIES)
     chance_o = np.where(wide, _NEVER, order_chance)
     clash = np.where(order == second, _NEVER, 1.0)
-    ordered = np.where(order >= 0, _order_key(terms.property[order], direction), 0) if len(atoms.column) else none
+    ordered = np.where(order >= 0, _order_key(terms.property[order], direction), 0)
     low, high = np.minimum(column_1, column_2), np.maximum(column_1, column_2)
     single, pair = _single_key(column_1), _pair_key(high, low)
     return _Options(
         [single, pair, single | ordered, pair | ordered],
         [chance_1, chance_1 * chance_2, chance_1 * chance_o, chance_1 * chance_2 * chance_o * clash],
-        [(column_1, none), (high, low), (column_1, none), (high, low)],
     )
 
 
 def _keep_what_pays(options: _Options, buckets: Buckets) -> Int64s:
     """Let every clause take its best option, strike the schemas that save too little, and choose again."""
     count = len(options.key[0])
-    chances = np.stack(options.chance) if count else np.empty((4, 0))
+    chances = np.stack(options.chance)
     for _ in range(4):
-        chosen = np.argmin(np.minimum(chances, _NEVER), axis=0)
-        key = np.choose(chosen, options.key) if count else np.empty(0, np.int64)
+        chosen = np.argmin(chances, axis=0)
+        key = np.choose(chosen, options.key)
         known = sorted_distinct(key)
         number = np.searchsorted(known, key)
         saved = np.bincount(number, chances[0] - chances[chosen, np.arange(count)], minlength=len(known))
         clauses = np.bincount(number, minlength=len(known))
         poor = (saved < _WORTH) | (_cells(known, buckets) > np.maximum(_SPACIOUS, 4 * clauses))
-        struck = (chosen > 0) & poor[number] if count else np.zeros(0, np.bool_)
+        struck = (chosen > 0) & poor[number]
         if not struck.any():
             break
         gone = sorted_distinct(key[struck])
@@ -266,7 +263,5 @@ def _access(key: Int64s, first: Int64s, second: Int64s, order: Int64s) -> Access
 
 def order_keys(terms: Terms, order: Int64s, direction: Int64s) -> Int64s:
     """Rows of a cell are sorted by this: a scan can stop at the first bound that the message misses."""
-    if not len(terms.clause):
-        return np.zeros(len(order), np.int64)
     key = np.where(direction == ASCENDING, terms.low[order], CODE_MASK - terms.high[order])
     return np.where(direction == NO_ORDER, 0, key)

@@ -148,8 +148,6 @@ def _rows(clauses: Clauses, buckets: Buckets, access: Access) -> tuple[Int64s, I
 
 
 def _term_column(terms: Terms, term: Int64s) -> Int64s:
-    if not len(terms.clause):
-        return np.full(len(term), -1)
     return np.where(term >= 0, 2 * terms.property[term] + ~_exact(terms, term), -1)
 
 
@@ -161,8 +159,6 @@ def _exact(terms: Terms, term: Int64s) -> Flags:
 def _spread(clauses: Clauses, buckets: Buckets, term: Int64s, rows: Int64s) -> tuple[Int64s, Int64s]:
     """Each row once per bucket of its term: the row, and the bucket. Without a term, bucket 0."""
     terms = clauses.terms
-    if not len(terms.clause):
-        return rows, np.zeros(len(rows), np.int64)
     listed = (term >= 0) & (terms.kind[term] == SET)
     ranged = (term >= 0) & ~_exact(terms, term)
     start = buckets.code_start[terms.property[term]]
