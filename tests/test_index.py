@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from crossdock.errors import FilterError
 from crossdock.message.property import PropertyType, Value
+from crossdock.subscription import index_access
 from crossdock.subscription.index import EngineName, SubscriptionIndex
 from crossdock.subscription.predicate import Filter, Group, Operator, Predicate
 from crossdock.subscription.text import parse_filter
@@ -52,6 +53,21 @@ def test_both_engines_agree_with_the_specification(filters: Filters, rows: Messa
         assert found(index, record_batch(rows)) == expected, engine
         for position, promoted in enumerate(rows):
             assert index.match_one(promoted) == [number for at, number in expected if at == position], engine
+
+
+@examples(400)
+@given(filters=subscriptions(30), rows=st.lists(messages(), min_size=1, max_size=8), sampled=st.booleans())
+def test_pairs_of_cells_and_ordered_rows_agree_with_the_specification(
+    filters: Filters, rows: Messages, sampled: bool
+) -> None:
+    """So few filters would never earn a schema of two cells or an order, so here every schema is worth its while."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(index_access, "_WORTH", 0.0)
+        for engine in ENGINES:
+            sample = record_batch(rows) if sampled else None
+            index = SubscriptionIndex.build(filters, TYPES, sample=sample, engine=engine)
+
+            assert found(index, record_batch(rows)) == specified(filters, rows), engine
 
 
 @examples(200)
