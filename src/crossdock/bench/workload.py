@@ -37,6 +37,12 @@ _PRESENT = 0.3
 _ALWAYS = [*KEYS, *TWENTY, *FOUR, *INTEGERS, *FLOATS]
 _SOMETIMES = [*MAYBE_TWENTY, *MAYBE_INTEGERS, *MAYBE_FLOATS, *FLAGS]
 
+_ROWS_KEPT = 50_000
+_COLUMNS = {
+    "subscription": pa.int64(), "group": pa.int32(), "predicate": pa.int32(),
+    "property": pa.string(), "operator": pa.string(), "value": pa.string(),
+}  # fmt: skip
+
 Random = np.random.Generator
 
 
@@ -103,6 +109,7 @@ class _Writer:
     lowest_chance: float
     highest_chance: float
     rows: list[tuple[int, int, int, str, str, str | None]] = field(default_factory=list)
+    parts: list[pa.Table] = field(default_factory=list)
     place: tuple[int, int] = (0, 0)
     number: int = 0
     block: list[float] = field(default_factory=list)
@@ -197,6 +204,8 @@ class _Writer:
     def add(self, name: str, operator: Operator, value: str | None) -> None:
         self.rows.append((*self.place, self.number, name, operator.value, value))
         self.number += 1
+        if len(self.rows) == _ROWS_KEPT:
+            self.flush()
 
     def draw(self) -> float:
         if not self.block:
@@ -210,8 +219,14 @@ class _Writer:
         return names[self.below(len(names))]
 
     def table(self) -> pa.Table:
-        columns = list(zip(*self.rows, strict=True))
-        kinds = [pa.int64(), pa.int32(), pa.int32(), pa.string(), pa.string(), pa.string()]
-        names = ["subscription", "group", "predicate", "property", "operator", "value"]
-        arrays = [pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)]
-        return pa.table(arrays, names).set_column(3, "property", arrays[3].dictionary_encode())
+        self.flush()
+        table = pa.concat_tables(self.parts).combine_chunks()
+        place = table.schema.get_field_index("property")
+        return table.set_column(place, "property", table["property"].dictionary_encode())
+
+    def flush(self) -> None:
+        """Rows as Python objects are large, so only some are kept at a time."""
+        columns = list(zip(*self.rows, strict=True)) or [()] * len(_COLUMNS)
+        arrays = [pa.array(column, kind) for column, kind in zip(columns, _COLUMNS.values(), strict=True)]
+        self.parts.append(pa.table(arrays, list(_COLUMNS)))
+        self.rows.clear()
