@@ -125,6 +125,16 @@ def test_a_batch_of_any_length_is_matched_with_its_own_positions() -> None:
         assert found(SubscriptionIndex.build(filters, TYPES, engine=engine), batch) == [(49_998, 1), (49_999, 1)]
 
 
+def test_filters_over_a_thousand_properties() -> None:
+    types = {f"P{number}": PropertyType.INTEGER for number in range(1_000)}
+    filters = [(number, ((Predicate(f"P{number}", Operator.GREATER, number),),)) for number in range(1_000)]
+    rows: list[dict[str, Value]] = [{f"P{number}": number + number % 2 for number in range(9)}, {"P999": 1_000}]
+    for engine in ENGINES:
+        index = SubscriptionIndex.build(filters, types, engine=engine)
+
+        assert found(index, record_batch(rows, types)) == specified(filters, rows)
+
+
 def test_text_columns_of_other_width_and_dictionaries_are_read() -> None:
     index = SubscriptionIndex.build([(1, ((Predicate("Key0", Operator.EQUAL, "x"),),))], TYPES)
     for type_ in (

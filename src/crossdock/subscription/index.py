@@ -35,7 +35,7 @@ from crossdock.subscription.predicate import Group
 Matches = tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]
 EngineName = Literal["auto", "numba", "numpy"]
 
-_SLICE = 16_384  # messages that are encoded at a time; their codes should stay in the cache
+_SLICE, _CODES = 16_384, 4_000_000  # messages, and codes of messages, that are worked on at a time
 _COMPACT_DELTA, _COMPACT_TOMBSTONES, _SMALL_DELTA = 0.05, 0.10, 1_000
 
 
@@ -109,8 +109,10 @@ class SubscriptionIndex:
 
         Columns carry full property names; null is absent, a missing column is absent throughout.
         """
-        for start in range(0, batch.num_rows, _SLICE):
-            for messages, ids in self._match_slice(batch.slice(start, _SLICE)):
+        properties = len(self._base.filters.names)
+        step = max(1, min(_SLICE, _CODES // max(1, properties)))
+        for start in range(0, batch.num_rows, step):
+            for messages, ids in self._match_slice(batch.slice(start, step)):
                 yield messages + np.int32(start) if start else messages, ids
 
     def _match_slice(self, batch: pa.RecordBatch) -> Iterator[Matches]:
