@@ -13,6 +13,7 @@ from crossdock.subscription.index_access import choose_access
 from crossdock.subscription.index_chances import (
     build_buckets,
     expected_weights,
+    likeliest_first,
     sampled_weights,
     term_probabilities,
 )
@@ -56,6 +57,7 @@ def compile_filters(
         weights = sampled_weights(constants, encoder.encode(sample, ()).codes)
     buckets = build_buckets(constants, weights)
     chances = term_probabilities(clauses, buckets)
+    clauses = likeliest_first(clauses, chances)
     access = choose_access(clauses, buckets, chances)
     layout = lay_out(clauses, constants, buckets, chances, access)
     pool = pool_of(constants)

@@ -5,7 +5,7 @@ Buckets cut the codes of a property into ranges of about equal probability.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -111,6 +111,16 @@ def term_probabilities(clauses: Clauses, buckets: Buckets) -> Floats:
     mass = np.bincount(row, buckets.probability(terms.property[listed][row], code, code), minlength=len(listed))
     chances[listed] = np.where(terms.high[listed] == 0, mass, 1 - mass)
     return np.asarray(np.clip(chances, 1e-9, 0.99))
+
+
+def likeliest_first(clauses: Clauses, chances: Floats) -> Clauses:
+    """Number the clauses of each subscription by how often they hold: a later one that holds asks the earlier ones."""
+    terms = clauses.terms
+    chance = np.bincount(terms.clause, np.log(chances), minlength=len(clauses.subscription))
+    order = np.lexsort((-chance, clauses.subscription))
+    number = np.empty_like(order)
+    number[order] = np.arange(len(order))
+    return replace(clauses, terms=replace(terms, clause=number[terms.clause]))
 
 
 def is_equality(terms: Terms) -> Flags:
