@@ -123,7 +123,8 @@ def text_ranks(known: Sequence[bytes], sought: Sequence[bytes]) -> Int32s:
 
 def float_keys(values: Floats) -> Int64s:
     """Integers in the order of the floats; -0.0 is 0.0, and NaN must be set aside by the caller."""
-    bits = (values + 0.0).view(np.int64)
+    with np.errstate(invalid="ignore"):  # what lies under a null may be anything
+        bits = (values + 0.0).view(np.int64)
     return bits ^ ((bits >> 63) & np.int64(_SIGN - 1))
 
 

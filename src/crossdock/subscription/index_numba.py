@@ -22,9 +22,7 @@ from crossdock.subscription.match import fold
 _CHUNK, _SMALL_CHUNK = 262_144, 2_048
 _NO_BITS = np.empty((1, 0), np.int64)
 _TEXT, _INTEGER = PropertyType.TEXT, PropertyType.INTEGER  # faster to reach than through the class
-_EMPTY = np.empty(0, np.uint8)
-_EMPTY.flags.writeable = False
-_ALL_VALID = _EMPTY
+_ALL_VALID = np.frombuffer(b"", np.uint8)
 
 
 class NumbaEngine:
@@ -84,14 +82,8 @@ class NumbaEngine:
                 given[number], given[count + number], given[2 * count + number] = number_parts(type_, value)
         numbers = np.frombuffer(given, np.int64).reshape(3, count)
         codes = np.empty((count, 1), np.uint32)
-        kernels.encode_message(
-            numbers,
-            np.frombuffer(text or b"\0", np.uint8),
-            not self.filters.case_sensitive,
-            *self.pool,
-            _ALL_VALID,
-            codes,
-        )
+        texts, lower = np.frombuffer(text or b"\0", np.uint8), not self.filters.case_sensitive
+        kernels.encode_message(numbers, texts, lower, *self.pool, _ALL_VALID, codes)
         return codes, numbers[1:2, self.filters.layout.bit_property] if self.bits else _NO_BITS
 
     def _folded(self, value: str) -> bytes:
