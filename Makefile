@@ -41,8 +41,8 @@ format: $(READY) ## Let ruff format the code
 soak: $(READY) ## Run the same scenarios at full size (by hand; takes long)
 	CROSSDOCK_SOAK=1 CROSSDOCK_TEST_DATABASE='$(DATABASE)' $(BIN)/python -m pytest $(TESTS) --timeout 3600
 
-bench: $(READY) ## Measure the walk from files to files and print the figures
-	$(BIN)/crossdock bench walk
+bench: $(READY) ## Measure matching at 10,000, 100,000 and 1,000,000 subscriptions
+	for subscriptions in 10000 100000 1000000; do $(BIN)/crossdock bench matching --subscriptions $$subscriptions -o json; done
 
 clean: ## Remove .venv and everything the demo made
 	rm -rf $(VENV) .demo .crossdock

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
 from walk import CROSSDOCK, EXAMPLES, Walk
 
-TWO_LOCATIONS = "      - {adapter: file, address: \"more/*.jsonl\", pipeline: json, name: More}\n"
+TWO_LOCATIONS = '      - {adapter: file, address: "more/*.jsonl", pipeline: json, name: More}\n'
 
 
 def matched(walk: Walk, *arguments: str) -> list[dict[str, Any]]:
@@ -75,10 +78,7 @@ def test_lint_finds_what_looks_wrong_and_says_so_by_its_exit_code(walk: Walk, fo
     assert [(row["port"], row["kind"]) for row in json.loads(result.stdout)] == [("EuropeLarge", "contradiction")]
 
 
-def test_help_answers_without_importing_spark(walk: Walk) -> None:
-    import subprocess
-    import sys
-
+def test_help_answers_without_importing_spark() -> None:
     script = "import sys; sys.argv = ['crossdock', '--help']\ntry:\n  from crossdock.cli import main; main()\nexcept SystemExit: pass\nprint('pyspark' in sys.modules, 'psycopg' in sys.modules)"
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 from crossdock.adapter.file import file_identity
 from crossdock.errors import UsageError
 from crossdock.message.message import Message
+from crossdock.message.property import PropertyRegistry
 from crossdock.messagebox.deployment import DeployedLocation, Deployment
 from crossdock.receive.interchange import IntakeItem
 from crossdock.receive.location import ReceiveLocation
-from crossdock.subscription.match import Matcher
+from crossdock.subscription.explain import explain, format_explanation
+from crossdock.subscription.index import SubscriptionIndex
 from crossdock.subscription.router import Router, Subscription
 
 
@@ -32,6 +35,14 @@ class Routed:
         kind = self.message.context.promoted.get("BTS.MessageType")
         return None if kind is None else str(kind)
 
+    def entry(self, explanation: Mapping[str, list[str]] | None = None) -> dict[str, Any]:
+        """For JSON; what is not there is left out."""
+        entry: dict[str, Any] = {"file": str(self.file), "index": self.index, "type": self.type}
+        entry["matches"] = list(self.matches)
+        if self.error is not None:
+            entry["error"] = self.error
+        return entry if explanation is None else {**entry, "explanation": explanation}
+
 
 def route_files(deployment: Deployment, files: Sequence[Path], location: str | None) -> Iterator[Routed]:
     """Each message of each file with the send ports that would get it. Raises UsageError if that cannot be told."""
@@ -41,13 +52,23 @@ def route_files(deployment: Deployment, files: Sequence[Path], location: str | N
         yield from _route_file(router, deployed, file)
 
 
+def explained(deployment: Deployment, routed: Routed) -> dict[str, list[str]]:
+    """For each send port the lines that say why the message matches its filter, or why not."""
+    if routed.error is not None:
+        return {}
+    types, promoted = PropertyRegistry(deployment.properties), routed.message.context.promoted
+    return {port.name: format_explanation(explain(port.filter, promoted, types)) for port in deployment.ports}
+
+
 def router_of(deployment: Deployment) -> Router:
     """The router an application would have once it is deployed."""
-    subscriptions = [
-        Subscription(number, number, port.name, 0, "started", port.priority, port.filter)
+    subscriptions = {
+        number: Subscription(number, number, port.name, 0, "started", port.priority)
         for number, port in enumerate(deployment.ports)
-    ]
-    return Router(0, subscriptions, Matcher())
+    }
+    types = PropertyRegistry(deployment.properties)
+    filters = [(number, port.filter.groups) for number, port in enumerate(deployment.ports)]
+    return Router(0, subscriptions, SubscriptionIndex.build(filters, types, engine="numpy"), types)
 
 
 def _route_file(router: Router, deployed: DeployedLocation, file: Path) -> Iterator[Routed]:

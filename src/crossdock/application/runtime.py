@@ -114,8 +114,8 @@ class Runtime:
         self.report("starting Spark")
         spark = start_spark(self._settings.home, master=self._settings.master, ui=self._settings.spark_ui)
         stack.callback(spark.close)
-        checkpoint = self._settings.home.resolve() / "spark" / "checkpoint"
-        self._flow = ReceiveFlow(spark, self._agent.database, checkpoint, self._intake.postpone)
+        folder = self._settings.home.resolve() / "spark"
+        self._flow = ReceiveFlow(spark, self._agent.database, folder, self._intake.postpone)
         self._flow.start()
         stack.callback(self._flow.stop)
 

@@ -23,6 +23,9 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
+bench = typer.Typer(help="Measure how fast it is, with baselines taken in the same run.", no_args_is_help=True)
+app.add_typer(bench, name="bench")
+
 Home = Annotated[Path | None, typer.Option(help="Where the embedded PostgreSQL and Spark keep files.  [.crossdock]")]
 Database = Annotated[str | None, typer.Option(help="URL of a PostgreSQL server, instead of the embedded one.")]
 Master = Annotated[str | None, typer.Option(help="URL of a Spark master, instead of Spark on this machine.")]
@@ -172,6 +175,23 @@ def demo(
     from crossdock.cli.show_demo import show_demo
 
     show_demo(home, orders, _stop_on_signals())
+
+
+@bench.command("matching")
+def bench_matching(
+    subscriptions: Annotated[int, typer.Option(min=1, help="How many subscriptions.")] = 10_000,
+    case: Annotated[str, typer.Option(help="core, full, zipf, hot, range, widerange or neq.")] = "core",
+    output: Output = Format.TABLE,
+) -> None:
+    """Match generated messages against generated subscriptions; rates are per CPU second of one core."""
+    from crossdock.bench.matching import bench_matching as measure
+    from crossdock.cli.output import print_json, print_rows
+
+    figures = measure(subscriptions, case)
+    if output is Format.JSON:
+        print_json(figures)
+    else:
+        print_rows([{"figure": name, "value": str(value)} for name, value in figures.items()], output, empty="")
 
 
 def _settings(**given: Any) -> Settings:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.live import Live
@@ -17,7 +17,9 @@ from rich.logging import RichHandler
 from rich.table import Table
 from rich.text import Text
 
-from crossdock.messagebox.rows import Statistics
+if TYPE_CHECKING:
+    from crossdock.administration.dry_run import Routed
+    from crossdock.messagebox.rows import Statistics
 
 
 class Format(StrEnum):
@@ -74,6 +76,28 @@ def print_summary(summary: Mapping[str, Any], format_: Format) -> None:
     if summary["ports"]:
         out.print()
         out.print(table_of([{"send port": name, "delivered": count} for name, count in summary["ports"].items()]))
+
+
+def print_routes(routes: Sequence[Routed], explanations: Sequence[Mapping[str, list[str]]]) -> None:
+    """Who would get each message; with explanations, below it why and why not."""
+    out = console()
+    if not explanations:
+        rows = [
+            {
+                "file": str(route.file),
+                "index": route.index,
+                "type": route.type,
+                "goes to": route.error or ", ".join(route.matches) or "nobody: it would be unrouted",
+            }
+            for route in routes
+        ]
+        out.print(table_of(rows) if rows else "There are no messages.")
+    for route, explanation in zip(routes, explanations, strict=False):
+        out.print(f"{route.file} [{route.index}] {route.type or ''} {route.error or ''}", markup=False, highlight=False)
+        for port, (verdict, *lines) in explanation.items():
+            out.print(f"  {port}: {verdict}", markup=False, highlight=False)
+            for line in lines:
+                out.print(f"  {line}", markup=False, highlight=False)
 
 
 class Progress:

@@ -51,10 +51,11 @@ Unreadable = Callable[[int, bytes, str], None]
 class ReceiveFlow:
     """The query of one receive host. `unreadable` hears of sources that could not be read."""
 
-    def __init__(self, spark: Spark, database: str, checkpoint: Path, unreadable: Unreadable) -> None:
+    def __init__(self, spark: Spark, database: str, folder: Path, unreadable: Unreadable) -> None:
         self._spark = spark
         self._database = database
-        self._checkpoint = checkpoint
+        self._checkpoint = folder / "checkpoint"
+        self._index_folder = folder / "index"
         self._unreadable = unreadable
         self._query: StreamingQuery | None = None
         self._failures = 0
@@ -65,7 +66,7 @@ class ReceiveFlow:
         session = self._spark.session
         session.dataSource.register(IntakeSource)
         ranges = session.readStream.format("crossdock_intake").option("databaseSecret", self._database).load()
-        outcomes = ranges.mapInArrow(receive_ranges(self._database), _OUTCOME)
+        outcomes = ranges.mapInArrow(receive_ranges(self._database, self._index_folder), _OUTCOME)
         self._query = (
             outcomes.writeStream.foreachBatch(self._record)
             .option("checkpointLocation", str(self._checkpoint))
@@ -115,11 +116,11 @@ class ReceiveFlow:
         self._failures = 0
 
 
-def receive_ranges(database: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def receive_ranges(database: str, index_folder: Path) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The one pass, as Spark calls it on each task's ranges."""
 
     def receive(ranges: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        worker = _worker(database)
+        worker = _worker(database, index_folder)
         for batch in ranges:
             yield from worker.receive([IntakeItem(**row) for row in batch.to_pylist()])
 
@@ -186,9 +187,9 @@ class _Worker:
 _workers: dict[str, _Worker] = {}
 
 
-def _worker(database: str) -> _Worker:
+def _worker(database: str, index_folder: Path) -> _Worker:
     if database not in _workers:
-        agent = Agent(database, connections=1)
+        agent = Agent(database, connections=1, index_folder=index_folder)
         _workers[database] = _Worker(agent, agent.box_number())
     return _workers[database]
 

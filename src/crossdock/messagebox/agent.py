@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from itertools import groupby
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -20,17 +20,17 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 from crossdock.errors import TransientError, UnavailableError
 from crossdock.message.context import Context
 from crossdock.message.message import Message, MessageId, Part
-from crossdock.message.property import PropertyType, parse_value
+from crossdock.message.property import PropertyType
 from crossdock.messagebox.deployment import Deployment, deploy
 from crossdock.messagebox.lifeline import INSTANCE_LOCK, Lifeline, channel
+from crossdock.messagebox.load import load_filters, load_router
 from crossdock.messagebox.migrate import SCHEMA, check_server, migrate
 from crossdock.messagebox.publish import SUBSCRIPTION_LOCK, EpochMovedError, publish
 from crossdock.messagebox.rows import Published, Reference, Statistics, SuspendedMessage
 from crossdock.messagebox.statement import statement
 from crossdock.receive.interchange import IntakeItem, Interchange
-from crossdock.subscription.match import Matcher
-from crossdock.subscription.predicate import Filter, Operator, Predicate
-from crossdock.subscription.router import Router, Subscription
+from crossdock.subscription.predicate import Filter
+from crossdock.subscription.router import Router
 
 _INTAKE_LOCK = 0x0C05_5D0E
 _DEAD_GRACE = timedelta(seconds=5)
@@ -48,8 +48,10 @@ _SESSION = {
 class Agent:
     """Opens connections when they are needed. Close it, or use it in a `with`."""
 
-    def __init__(self, database: str, *, connections: int = 8) -> None:
+    def __init__(self, database: str, *, connections: int = 8, index_folder: Path | None = None) -> None:
+        """`index_folder`: where processes of one machine share the files of the subscription index."""
         self.database = database
+        self._index_folder = index_folder
         self._router: Router | None = None
         self._pool = ConnectionPool(
             database,
@@ -145,17 +147,15 @@ class Agent:
 
     def router(self) -> Router:
         """The router of the current epoch, kept until the epoch moves."""
-        epoch = self.epoch()
-        if self._router is None or self._router.epoch != epoch:
-            self._router = self._load_router()
+        if self._router is None or self._router.epoch != self.epoch():
+            with self._connection() as connection:
+                self._router = load_router(connection, self._router, self._index_folder)
         return self._router
 
-    def _load_router(self) -> Router:
-        with self._connection() as connection, connection.transaction():
-            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-            epoch, case_sensitive = connection.execute("SELECT epoch, case_sensitive FROM box").fetchone() or (0, False)
-            rows = connection.execute(statement("load_subscriptions")).fetchall()
-        return Router(epoch, _subscriptions(rows), Matcher(case_sensitive))
+    def filters(self) -> dict[int, Filter]:
+        """The filters of all subscriptions, as objects."""
+        with self._connection() as connection:
+            return load_filters(connection)
 
     def _notify(self, hosts: Iterable[int]) -> None:
         """Wake the hosts after the commit; inside the transaction NOTIFY would serialise commits."""
@@ -243,10 +243,7 @@ class Agent:
         """Make the MessageBox agree with the application; False if it did already. Nobody publishes meanwhile."""
         with self._connection() as connection, connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock(%s)", [SUBSCRIPTION_LOCK])
-            changed = deploy(connection, deployment)
-            if changed:
-                connection.execute("UPDATE box SET epoch = epoch + 1")
-            return changed
+            return deploy(connection, deployment)
 
     def properties(self) -> dict[str, PropertyType]:
         """The properties declared for the whole group."""
@@ -338,22 +335,3 @@ def _suspended(row: Mapping[str, Any]) -> SuspendedMessage:
         bytes=int(row["bytes"] or 0),
         suspended_at=row["suspended_at"],
     )
-
-
-def _subscriptions(rows: Iterable[tuple[Any, ...]]) -> list[Subscription]:
-    subscriptions = []
-    for (id_, service_id, host_id, state, priority, name), predicates in groupby(rows, key=lambda row: row[:6]):
-        groups = [
-            tuple(_predicate(*row[7:]) for row in group)
-            for number, group in groupby(predicates, key=lambda row: row[6])
-            if number is not None
-        ]
-        subscriptions.append(Subscription(id_, service_id, name, host_id, state, priority, Filter(tuple(groups))))
-    return subscriptions
-
-
-def _predicate(name: str, type_: str, operator: str, texts: list[str] | None) -> Predicate:
-    if texts is None:
-        return Predicate(name, Operator(operator))
-    values = tuple(parse_value(PropertyType(type_), text) for text in texts)
-    return Predicate(name, Operator(operator), values if operator == Operator.IN else values[0])

@@ -57,7 +57,7 @@ class Deployment:
 
 
 def deploy(connection: psycopg.Connection, deployment: Deployment) -> bool:
-    """True if anything changed. Refuses what collides with other applications of the group."""
+    """True if anything changed, and then the epoch has moved. Refuses what collides with other applications."""
     name = deployment.application
     known = connection.execute("SELECT digest FROM application WHERE name = %s", [name]).fetchone()
     if known is not None and known[0] == deployment.digest:
@@ -67,9 +67,11 @@ def deploy(connection: psycopg.Connection, deployment: Deployment) -> bool:
         " ON CONFLICT (name) DO UPDATE SET digest = excluded.digest, deployed_at = now()",
         [name, deployment.digest],
     )
+    moved = connection.execute("UPDATE box SET epoch = epoch + 1 RETURNING epoch").fetchone()
+    assert moved is not None
     _declare_properties(connection, deployment.properties)
     _deploy_locations(connection, deployment)
-    _deploy_ports(connection, deployment)
+    _deploy_ports(connection, deployment, moved[0])
     return True
 
 
@@ -100,10 +102,11 @@ def _deploy_locations(connection: psycopg.Connection, deployment: Deployment) ->
         )
 
 
-def _deploy_ports(connection: psycopg.Connection, deployment: Deployment) -> None:
+def _deploy_ports(connection: psycopg.Connection, deployment: Deployment, epoch: int) -> None:
     names = [port.name for port in deployment.ports]
     _refuse_foreign(connection, "service", "Send port", names, deployment.application)
-    connection.execute(statement("unenlist_missing"), {"application": deployment.application, "names": names})
+    gone = {"application": deployment.application, "names": names, "epoch": epoch}
+    connection.execute(statement("unenlist_missing"), gone)
     for port in deployment.ports:
         row = connection.execute(
             statement("enlist"),
@@ -113,6 +116,7 @@ def _deploy_ports(connection: psycopg.Connection, deployment: Deployment) -> Non
                 "host": port.host,
                 "priority": port.priority,
                 "definition": Json(port.definition),
+                "epoch": epoch,
             },
         ).fetchone()
         assert row is not None

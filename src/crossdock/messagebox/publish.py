@@ -45,7 +45,7 @@ class _Routed:
 
 def publish(connection: psycopg.Connection, router: Router, interchanges: Iterable[Interchange]) -> Published:
     """Publish in the caller's connection; raises EpochMovedError, with nothing done, if the router is out of date."""
-    routed = [_route(router, interchange) for interchange in interchanges]
+    routed = _route(router, list(interchanges))
     with connection.transaction():
         ours = _claim(connection, routed)
         _store(connection, [message for each in ours for message in _all_messages(each.interchange)])
@@ -62,8 +62,11 @@ def publish(connection: psycopg.Connection, router: Router, interchanges: Iterab
     )
 
 
-def _route(router: Router, interchange: Interchange) -> _Routed:
-    return _Routed(interchange, [(each, router.route(each.context.promoted)) for each in interchange.messages])
+def _route(router: Router, interchanges: Sequence[Interchange]) -> list[_Routed]:
+    """All messages in one call of the router, then dealt out again."""
+    messages = [message for interchange in interchanges for message in interchange.messages]
+    matches = iter(router.route_all([message.context.promoted for message in messages]))
+    return [_Routed(each, [(message, next(matches)) for message in each.messages]) for each in interchanges]
 
 
 def _claim(connection: psycopg.Connection, routed: Sequence[_Routed]) -> list[_Routed]:

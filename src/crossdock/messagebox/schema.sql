@@ -60,9 +60,17 @@ CREATE TABLE subscription (
     host_id     smallint NOT NULL REFERENCES host,
     state       text     NOT NULL DEFAULT 'started',
     priority    smallint NOT NULL DEFAULT 5,
+    epoch       bigint   NOT NULL DEFAULT 0,
     CONSTRAINT subscriptions_are_started_or_stopped CHECK (state IN ('started', 'stopped'))
 );
 CREATE INDEX ON subscription (service_id);
+CREATE INDEX ON subscription (epoch);
+
+CREATE TABLE subscription_removal (
+    subscription_id  integer PRIMARY KEY,
+    epoch            bigint  NOT NULL
+);
+CREATE INDEX ON subscription_removal (epoch);
 
 CREATE TABLE predicate (
     subscription_id  integer  NOT NULL REFERENCES subscription ON DELETE CASCADE,

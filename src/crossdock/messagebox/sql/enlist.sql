@@ -6,13 +6,13 @@ WITH port AS (
     RETURNING id, host_id
 ), known AS (
     UPDATE subscription
-       SET host_id = port.host_id, priority = %(priority)s
+       SET host_id = port.host_id, priority = %(priority)s, epoch = %(epoch)s
       FROM port
      WHERE subscription.service_id = port.id
     RETURNING subscription.id
 ), fresh AS (
-    INSERT INTO subscription (service_id, host_id, priority)
-    SELECT id, host_id, %(priority)s
+    INSERT INTO subscription (service_id, host_id, priority, epoch)
+    SELECT id, host_id, %(priority)s, %(epoch)s
       FROM port
      WHERE NOT EXISTS (SELECT FROM known)
     RETURNING id
