@@ -59,7 +59,7 @@ class Agent:
             max_size=connections,
             configure=_configure,
             check=ConnectionPool.check_connection,
-            timeout=30,
+            timeout=5,
             reconnect_timeout=0,
             open=True,
         )
