@@ -72,7 +72,7 @@ def a_filter(randomness: random.Random) -> str:
 
 
 def a_document(randomness: random.Random) -> str:
-    values = {
+    values: dict[str, list[str | None]] = {
         "region": ["EU", "eu", "EU  ", "", "ünïcode", "SS", "ẞ", None],
         "amount": ["1000", "999.9999999999999991", "0", '"12.5"', "-0.000000000000000001", "null"],
         "flags": ["4", "5", "0", "-1", "9223372036854775807"],
