@@ -31,12 +31,18 @@ class ApplicationError(CrossdockError):
 
 
 class FilterError(ApplicationError):
-    """A filter is refused. `text` and `position` point at the place, where the filter was written as text."""
+    """A filter is refused. `text` and `position` point at the place, where the filter was written as text.
 
-    def __init__(self, reason: str, *, text: str | None = None, position: int | None = None) -> None:
+    `constant` is the number of the constant that is wrong, if it is not the property or the operator.
+    """
+
+    def __init__(
+        self, reason: str, *, text: str | None = None, position: int | None = None, constant: int | None = None
+    ) -> None:
         self.reason = reason
         self.text = text
         self.position = position
+        self.constant = constant
         super().__init__(reason)
 
     def pointed(self) -> str:

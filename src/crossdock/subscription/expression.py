@@ -43,13 +43,17 @@ class Expression:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Comparison(Expression):
-    """A predicate that has not met the declared properties yet. `position` is its place in the text, if it has one."""
+    """A predicate that has not met the declared properties yet.
+
+    `position` is the place of its name in the text, if it has one, and `constant_positions` those of its constants.
+    """
 
     name: str
     operator: Operator
     constant: object = None
     text: str | None = None
     position: int | None = None
+    constant_positions: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -166,7 +170,10 @@ def _comparison_groups(
     try:
         predicate = typed_predicate(registry, comparison.name, comparison.operator, comparison.constant)
     except FilterError as error:
-        raise FilterError(error.reason, text=comparison.text, position=comparison.position) from error
+        places = comparison.constant_positions
+        wrong_constant = error.constant is not None and error.constant < len(places)
+        position = places[error.constant or 0] if wrong_constant else comparison.position
+        raise FilterError(error.reason, text=comparison.text, position=position) from error
     if not negated:
         return [(predicate,)]
     if predicate.operator is Operator.IN:

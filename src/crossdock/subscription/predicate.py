@@ -166,29 +166,30 @@ def _typed_constant(name: str, type_: PropertyType, operator: Operator, constant
     if operator in WITHOUT_VALUE:
         return None
     if operator is not Operator.IN:
-        return _typed_value(name, type_, constant)
+        return _typed_value(name, type_, constant, 0)
     if isinstance(constant, str) or not isinstance(constant, Iterable):
         raise FilterError(f"IN needs a list of values for property {name!r}")
-    values = tuple(dict.fromkeys(_typed_value(name, type_, value) for value in constant))
+    values = tuple(dict.fromkeys(_typed_value(name, type_, each, number) for number, each in enumerate(constant)))
     if not values:
         raise FilterError(f"IN needs at least one value for property {name!r}")
     return values
 
 
-def _typed_value(name: str, type_: PropertyType, constant: object) -> Value:
+def _typed_value(name: str, type_: PropertyType, constant: object, number: int) -> Value:
     """The constant in the property's own type, from its text; quotes and numbers must agree with the type."""
     if constant is None:
-        raise FilterError(f"property {name!r} is compared with nothing; use EXISTS to ask whether it is there")
+        reason = f"property {name!r} is compared with nothing; use EXISTS to ask whether it is there"
+        raise FilterError(reason, constant=number)
     if not _spelling_fits(type_, constant):
-        raise FilterError(f"property {name!r} is {type_}, and {_spelled(constant)} is not")
+        raise FilterError(f"property {name!r} is {type_}, and {_spelled(constant)} is not", constant=number)
     if isinstance(constant, datetime) and constant.tzinfo is None:
         constant = constant.replace(tzinfo=UTC)
     try:
         value = parse_value(type_, constant if isinstance(constant, str) else format_value(constant))  # type: ignore[arg-type]
     except PromotionError as error:
-        raise FilterError(f"property {name!r} is {type_}, and {error}") from error
+        raise FilterError(f"property {name!r} is {type_}, and {error}", constant=number) from error
     if value != value:
-        raise FilterError(f"property {name!r} is compared with NaN, which equals nothing")
+        raise FilterError(f"property {name!r} is compared with NaN, which equals nothing", constant=number)
     return value
 
 

@@ -131,14 +131,15 @@ class _Parser:
             return Not(self.word_comparison(name))
         if operator.kind == "symbol" and operator.text in _COMPARISONS:
             self.advance()
-            return self.compare(name, _COMPARISONS[operator.text], self.constant())
+            return self.compare_constant(name, _COMPARISONS[operator.text])
         return self.word_comparison(name)
 
     def word_comparison(self, name: _Token) -> Expression:
         operator = self.token
         if operator.is_word("IN"):
             self.advance()
-            return self.compare(name, Operator.IN, self.constants())
+            places, values = self.constants()
+            return self.compare(name, Operator.IN, values, places)
         if operator.is_word("LIKE"):
             self.advance()
             return self.compare(name, Operator.PREFIX, self.prefix())
@@ -158,20 +159,25 @@ class _Parser:
 
     def between(self, name: _Token) -> Expression:
         self.advance()
-        low = self.compare(name, Operator.GREATER_OR_EQUAL, self.constant())
+        low = self.compare_constant(name, Operator.GREATER_OR_EQUAL)
         if not self.token.is_word("AND"):
             raise self.error("expected AND between the two ends of BETWEEN")
         self.advance()
-        return All((low, self.compare(name, Operator.LESS_OR_EQUAL, self.constant())))
+        return All((low, self.compare_constant(name, Operator.LESS_OR_EQUAL)))
 
-    def constants(self) -> tuple[object, ...]:
+    def compare_constant(self, name: _Token, operator: Operator) -> Comparison:
+        place = self.token.position
+        return self.compare(name, operator, self.constant(), (place,))
+
+    def constants(self) -> tuple[tuple[int, ...], tuple[object, ...]]:
+        """The places and the values of a list in parentheses."""
         self.expect("(")
-        values = [self.constant()]
+        found = [(self.token.position, self.constant())]
         while self.token.text == "," and self.token.kind == "symbol":
             self.advance()
-            values.append(self.constant())
+            found.append((self.token.position, self.constant()))
         self.expect(")")
-        return tuple(values)
+        return tuple(place for place, _ in found), tuple(value for _, value in found)
 
     def constant(self) -> object:
         token = self.token
@@ -216,8 +222,10 @@ class _Parser:
         """Whether a word such as NOT is used as a property name here: `NOT = 5`."""
         return self.following.kind == "symbol" and self.following.text in _COMPARISONS
 
-    def compare(self, name: _Token, operator: Operator, constant: object = None) -> Comparison:
-        return Comparison(name.text, operator, constant, self.text, name.position)
+    def compare(
+        self, name: _Token, operator: Operator, constant: object = None, places: tuple[int, ...] = ()
+    ) -> Comparison:
+        return Comparison(name.text, operator, constant, self.text, name.position, places)
 
     def expect(self, symbol: str) -> None:
         if self.token.kind != "symbol" or self.token.text != symbol:
