@@ -60,6 +60,19 @@ def empty_database(server: str) -> Iterator[str]:
 
 
 @pytest.fixture
+def existing_server() -> Iterator[str]:
+    """The URL of an empty database on a PostgreSQL server that runs by itself."""
+    url = os.environ.get("CROSSDOCK_TEST_SERVER", "postgresql://postgres@127.0.0.1:5432/postgres")
+    name = f"crossdock_server_{os.getpid()}"
+    try:
+        _create(url, name)
+    except psycopg.OperationalError:
+        pytest.skip(f"no PostgreSQL server at {url}; name one in CROSSDOCK_TEST_SERVER")
+    yield url.rsplit("/", 1)[0] + f"/{name}"
+    _drop(url, name)
+
+
+@pytest.fixture
 def agent(database: str) -> Iterator[Agent]:
     with Agent(database) as made:
         yield made

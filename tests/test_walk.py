@@ -129,6 +129,26 @@ def test_run_goes_on_until_ctrl_c_and_then_stops_everything_it_started(folder: P
     until(lambda: not walk.processes(), 10)
 
 
+def test_existing_server_gives_the_same_result_and_nothing_is_embedded(folder: Path, existing_server: str) -> None:
+    walk = Walk(folder, environment={"CROSSDOCK_DATABASE": existing_server})
+    walk.put_orders(9, per_file=3)
+    walk.put("broken.json", b"{")
+
+    code, summary = walk.run()
+
+    assert (code, summary["published"], summary["suspended"]) == (3, 9, 1)
+    assert walk.delivered("all") == expected(9)[0]
+    assert [Path(row["source_file"]).name for row in walk.get("suspended")] == ["broken.json"]
+    assert not (walk.home / "postgres").exists()
+    unreachable = walk.command("get", "ports", "--database", "postgresql://postgres@127.0.0.1:1/none")
+    assert unreachable.returncode == 1
+    assert unreachable.stderr.startswith("crossdock: The database cannot be reached: connection failed")
+    assert unreachable.stderr.count("\n") == 1
+    nonsense = walk.command("get", "ports", "--database", "not a url")
+    assert (nonsense.returncode, "--database is not the URL" in nonsense.stderr) == (2, True)
+    assert "Traceback" not in unreachable.stderr
+
+
 def test_folder_that_is_missing_is_waited_for_and_a_target_that_is_blocked_is_retried_later(folder: Path) -> None:
     walk = Walk(folder)
     shutil.rmtree(folder / "in")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from crossdock.errors import CrossdockError
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.embedded import EmbeddedServer
 from crossdock.settings import Settings
@@ -20,7 +21,17 @@ class Store:
     def open(self) -> Agent:
         database = self._server.acquire() if self._server else self._given
         self.agent = Agent(database)
+        if not self._server:
+            self._check()
         return self.agent
+
+    def _check(self) -> None:
+        """A server that is not ours may be away, refuse us, or be of another version: say so before anything starts."""
+        try:
+            self.agent.server_version()
+        except CrossdockError:
+            self.agent.close()
+            raise
 
     def revive(self) -> None:
         """Start the embedded server again if it is gone; a given server is somebody else's to start."""

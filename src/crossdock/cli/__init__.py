@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 
@@ -11,6 +12,8 @@ def main() -> None:
     from crossdock.cli.app import app
     from crossdock.errors import CrossdockError
 
+    # The pool logs every attempt to reach a database that is away; we say it once, in a sentence.
+    logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)
     try:
         app()
     except CrossdockError as error:

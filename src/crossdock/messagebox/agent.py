@@ -17,7 +17,7 @@ import psycopg
 from psycopg.rows import class_row, dict_row
 from psycopg_pool import ConnectionPool, PoolTimeout
 
-from crossdock.errors import TransientError, UnavailableError
+from crossdock.errors import TransientError, UnavailableError, UsageError
 from crossdock.message.context import Context
 from crossdock.message.message import Message, MessageId, Part
 from crossdock.message.property import PropertyType
@@ -81,9 +81,14 @@ class Agent:
             return migrate(connection, case_sensitive=case_sensitive)
 
     def server_version(self) -> str:
-        """The version of the server; UnavailableError if it is too old or too new."""
-        with self._connection() as connection:
-            return check_server(connection)
+        """Connect once, to see whether it works: the version of the server, or an error that says what is wrong."""
+        try:
+            with psycopg.connect(self.database, connect_timeout=10) as connection:
+                return check_server(connection)
+        except psycopg.OperationalError as error:
+            raise UnavailableError(f"The database cannot be reached: {_one_line(error)}") from error
+        except psycopg.ProgrammingError as error:
+            raise UsageError(f"--database is not the URL of a PostgreSQL database: {_one_line(error)}") from error
 
     def box_number(self) -> int:
         return int(self._value("SELECT number FROM box"))
@@ -303,9 +308,13 @@ def _translated() -> Iterator[None]:
     try:
         yield
     except (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout) as error:
-        raise TransientError(f"The MessageBox cannot be reached: {str(error).strip()}") from error
+        raise TransientError(f"The MessageBox cannot be reached: {_one_line(error)}") from error
     except psycopg.errors.UndefinedTable as error:
         raise UnavailableError("The MessageBox has not been created yet. Create it with: crossdock run APP") from error
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
 
 
 def _settlement(host_id: int, instance: int, sequences: Sequence[int], now: datetime) -> dict[str, Any]:
