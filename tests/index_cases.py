@@ -74,6 +74,11 @@ def values(type_: PropertyType) -> st.SearchStrategy[Any]:
     return st.one_of(st.sampled_from(_POOLS[type_]), st.sampled_from(_POOLS[type_]), _FREE[type_])
 
 
+def constants(type_: PropertyType) -> st.SearchStrategy[Any]:
+    """Like values, without what a filter refuses: the store holds no text with NUL."""
+    return values(type_).filter(lambda value: not isinstance(value, str) or "\0" not in value)
+
+
 @st.composite
 def predicates(draw: st.DrawFn) -> Predicate:
     name = draw(st.sampled_from(list(TYPES)))
@@ -81,8 +86,10 @@ def predicates(draw: st.DrawFn) -> Predicate:
     if operator in WITHOUT_VALUE:
         return typed_predicate(REGISTRY, name, operator)
     if operator is Operator.IN:
-        return typed_predicate(REGISTRY, name, operator, draw(st.lists(values(TYPES[name]), min_size=1, max_size=12)))
-    return typed_predicate(REGISTRY, name, operator, draw(values(TYPES[name])))
+        return typed_predicate(
+            REGISTRY, name, operator, draw(st.lists(constants(TYPES[name]), min_size=1, max_size=12))
+        )
+    return typed_predicate(REGISTRY, name, operator, draw(constants(TYPES[name])))
 
 
 def _operators(type_: PropertyType) -> list[Operator]:

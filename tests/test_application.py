@@ -65,6 +65,10 @@ def test_structured_groups_mean_the_same_as_text(folder: Path) -> None:
         ("pipeline: json}", "pipeline: jsn}", "receive_ports[0].locations[0].pipeline: input should be 'json'"),
         ("adapter: file, address", "address", "receive_ports[0].locations[0].adapter: this key is missing"),
         ("schemas:", "schemas: [", "not readable as YAML: line"),
+        ("filter: MessageType = 'Order'\n", "filter: [{property: Region, operator: exists}]\n", "send_ports[1].filter: a filter is text, or a list of groups"),
+        ("filter: MessageType = 'Order'\n", "filter: [[{property: Region, operator: exists, value: 7}]]\n", "exists takes no value"),
+        ("in/*.json", "*/x.json", "receive location 'OrdersIn.file': the address '*/x.json' is a folder without wildcards"),
+        ("application: orders", "x: &a [1]\napplication: *a", "aliases (*name) are not supported"),
         ("  - {type: Order", "  - {type: Refund, format: json}\n  - {type: Order", "more than one schema of format 'json'; name one"),
     ],
 )  # fmt: skip
@@ -80,10 +84,29 @@ def test_wrong_yaml_is_refused_with_its_place(folder: Path, old: str, new: str, 
     assert caught.value.exit_code == 2
 
 
+def test_numbers_in_structured_filters_are_exact(folder: Path) -> None:
+    structured = ORDERS.replace(
+        "filter: MessageType = 'Order'\n",
+        "filter: [[{property: Amount, operator: '>=', value: 999.9999999999999991}]]\n",
+    )
+
+    [_, archive] = deployed(written(folder, structured)).ports
+    assert str(archive.filter) == "Amount >= 999.9999999999999991"
+
+
+def test_python_application_that_prints_does_not_disturb_the_result(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    load_application(written(folder, "from crossdock import Application\nprint('hello')\na = Application('a')", "a.py"))
+
+    assert capsys.readouterr().out == ""
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
         ("app = 5", "exactly one Application, not 0"),
+        ("import sys; sys.exit(0)", "line 1: SystemExit: 0"),
         ("import nowhere", "line 1: ModuleNotFoundError"),
         ("from crossdock import Application\n\nx = (", "line 3: SyntaxError"),
         ("from crossdock import Application, P\na = Application('a')\nb = Application('b')", "not 2"),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import psycopg
 import pytest
 
 from box import PROPERTIES, an_interchange, deployment, listed
@@ -29,6 +32,30 @@ def test_changed_filter_takes_effect_and_keeps_the_subscription(agent: Agent) ->
     [after] = agent.router().subscriptions
     assert after == before
     assert str(agent.filters()[after]) == "Region IN ('SE', 'DK') OR Amount >= 12.50"
+
+
+def test_only_what_differs_is_touched(agent: Agent) -> None:
+    agent.deploy(deployment(A="Region = 'NO'", B="Region IN ('SE', 'DK')", C="EXISTS(Amount)"))
+    agent.router()
+
+    agent.deploy(deployment(A="Region = 'NO'", B="Region IN ('SE', 'FI')", C="EXISTS(Amount)", D="Amount > 5"))
+
+    assert agent.router().index.delta_size == 2
+
+
+def test_index_files_are_made_anew_when_they_are_broken_or_of_another_history(database: str, folder: Path) -> None:
+    with Agent(database, index_folder=folder) as first:
+        first.deploy(deployment(A="Region = 'NO'"))
+        assert [each.service for each in first.router().route({"Region": "NO"})] == ["A"]
+    for path in folder.rglob("*.npy"):
+        path.write_bytes(b"")
+    with Agent(database, index_folder=folder) as second:
+        assert [each.service for each in second.router().route({"Region": "NO"})] == ["A"]
+    with psycopg.connect(database, autocommit=True) as connection:  # as if a backup had been restored
+        connection.execute("UPDATE crossdock.box SET epoch = epoch - 1")
+    with Agent(database, index_folder=folder) as third:
+        third.deploy(deployment(A="Region = 'SE'"))
+        assert third.router().route({"Region": "NO"}) == []
 
 
 def test_port_that_is_no_longer_declared_is_unenlisted(agent: Agent) -> None:

@@ -129,10 +129,13 @@ def test_nobody_is_taken_for_dead_right_after_the_server_started(
     assert count(database, "claimed") == 1
 
 
-def test_instance_that_lost_its_connection_takes_its_lock_again(agent: Agent, database: str) -> None:
+def test_instance_that_lost_its_connection_begins_anew_and_what_it_had_claimed_comes_free(
+    agent: Agent, database: str
+) -> None:
     host = published(agent, 1)
     with living(agent, host) as life:
         before = life.instance
+        agent.dequeue(host, before, limit=1, now=NOW)
         with psycopg.connect(database, autocommit=True) as connection:
             connection.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND objid = %s"
@@ -143,9 +146,9 @@ def test_instance_that_lost_its_connection_takes_its_lock_again(agent: Agent, da
             life.check()
         life.hold()
 
-        assert life.instance == before
-        agent.release_dead(host)
-        assert count(database, "host_instance") == 1
+        assert life.instance != before
+        released(agent, host, database, claimed=0)
+        assert len(agent.dequeue(host, life.instance, limit=1, now=NOW)) == 1
 
 
 def test_waiting_instance_is_woken_by_a_publication(agent: Agent) -> None:

@@ -19,6 +19,7 @@ REGISTRY = PropertyRegistry(
         "Urgent": PropertyType.BOOLEAN,
         "Ratio": PropertyType.FLOAT,
         "Customer.Name": PropertyType.TEXT,
+        "Not": PropertyType.INTEGER,
     }
 )
 
@@ -40,6 +41,8 @@ REGISTRY = PropertyRegistry(
         ("Flags & 4 AND NOT Flags & 8", "Flags & 4 AND NOT Flags & 8"),
         ("When < '2026-01-01T00:00:00+02:00'", "When < '2025-12-31T22:00:00Z'"),
         ("Region = 'O''Hara'", "Region = 'O''Hara'"),
+        ("Not IN (5) AND Not IS NULL AND NOT Not = 5", "Not IN (5) AND NOT EXISTS(Not) AND Not != 5"),
+        ("NOT Not IN (5, 6) OR Not BETWEEN 1 AND 2", "Not != 5 AND Not != 6 OR Not >= 1 AND Not <= 2"),
         ("Amount = 99999999999999999999.123456789012345678", "Amount = 99999999999999999999.123456789012345678"),
     ],
 )  # fmt: skip
@@ -83,6 +86,7 @@ def test_python_and_text_build_the_same_filter() -> None:
         ("Flags = 1.5", "'1.5' is not an integer", 8),
         ("Region IN ('EU', 5)", "property 'Region' is text, and 5 is not", 17),
         ("Amount BETWEEN 1 AND 'x'", "'x' is not a decimal", 21),
+        ("Region = 'a\0b'", "text that cannot be stored", 9),
         ("", "the filter is empty", 0),
         ("(" * 200 + "Amount = 1" + ")" * 200, "nested more than 50 deep", 50),
     ],

@@ -112,7 +112,7 @@ def test_spark_lane_and_in_process_lane_and_meaning_agree(
         path.write_text("\n".join(a_document(randomness) for _ in range(count)))
         os.utime(path, (0, 0))
     locations = {id_: ReceiveLocation.from_definition(id_, host, kept) for id_, host, kept in agent.locations()}
-    Intake(agent).round(locations)
+    Intake(agent).round(locations, {})
     rows: list[dict[str, Any]] = [
         {"sequence": item.sequence, "location_id": item.location_id, "identity": item.identity, "size": item.size}
         for item in agent.read_intake(0, 2**62)

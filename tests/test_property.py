@@ -28,6 +28,7 @@ T = PropertyType
         (T.DECIMAL, "1e3", Decimal(1000)),
         (T.DECIMAL, "99999999999999999999.999999999999999999", Decimal("99999999999999999999.999999999999999999")),
         (T.DECIMAL, "1.5000000000000000000000", Decimal("1.5")),
+        (T.DECIMAL, "-99999999999999999999.9999999999999999990000", Decimal("-99999999999999999999.999999999999999999")),
         (T.BOOLEAN, "true", True),
         (T.BOOLEAN, "0", False),
         (T.DATETIME, "2026-01-01T00:30:00+01:00", datetime(2025, 12, 31, 23, 30, tzinfo=UTC)),
@@ -43,7 +44,7 @@ def test_value_is_taken_from_its_text(type_: PropertyType, text: str, value: Val
     [
         (T.INTEGER, "9223372036854775808"), (T.INTEGER, "1.0"), (T.INTEGER, ""), (T.INTEGER, "١٢"),
         (T.INTEGER, "1_000"), (T.DECIMAL, "lots"), (T.DECIMAL, "NaN"), (T.DECIMAL, "1e999"), (T.DECIMAL, "1e9999999999"),
-        (T.DECIMAL, "0.0000000000000000001"), (T.DECIMAL, "100000000000000000000"), (T.FLOAT, "1,5"),
+        (T.DECIMAL, "0.0000000000000000001"), (T.DECIMAL, "100000000000000000000"), (T.FLOAT, "1,5"), (T.FLOAT, "1e999"),
         (T.BOOLEAN, "yes"), (T.BOOLEAN, ""), (T.DATETIME, "yesterday"), (T.DATETIME, "2026-13-01"),
         (T.DATETIME, "0001-01-01T00:00:00+23:00"),
     ],
@@ -75,6 +76,10 @@ def test_formatted_value_parses_back(value: Value) -> None:
     from crossdock.message.property import type_of
 
     assert parse_value(type_of(value), format_value(value)) == value
+
+
+def test_decimal_keeps_no_more_digits_than_its_type_has() -> None:
+    assert str(parse_value(T.DECIMAL, "2." + "0" * 41)) == "2." + "0" * 18
 
 
 def test_writing_demotes_and_writing_nothing_removes() -> None:

@@ -129,6 +129,23 @@ def test_run_goes_on_until_ctrl_c_and_then_stops_everything_it_started(folder: P
     until(lambda: not walk.processes(), 10)
 
 
+def test_home_may_have_any_name_and_a_poisonous_file_does_not_stop_the_others(folder: Path) -> None:
+    walk = Walk(folder / "ho'me, with %20 ü#")
+    walk.put_orders(100, per_file=100)
+    deep = b'{"a": ' * 985 + b"1" + b"}" * 985
+    walk.put("zeros.json", b"\n".join(b'{"id": "z%d", "amount": 2.%s}' % (n, b"0" * 41) for n in range(70)))
+    walk.put("deep.json", deep)
+    walk.put("nul.json", b'{"id": "nul\\u0000", "region": "\\u0000", "amount": 7}')
+
+    code, summary = walk.run()
+
+    assert (code, summary["received"], summary["waiting"], walk.waiting_input()) == (
+        summary["suspended"] and 3, 172, 0, [],
+    )  # fmt: skip
+    assert walk.delivered("all") >= expected(100)[0]
+    assert {f"z{n}" for n in range(70)} <= set(walk.delivered("all"))
+
+
 def test_existing_server_gives_the_same_result_and_nothing_is_embedded(folder: Path, existing_server: str) -> None:
     walk = Walk(folder, environment={"CROSSDOCK_DATABASE": existing_server})
     walk.put_orders(9, per_file=3)
@@ -160,7 +177,7 @@ def test_folder_that_is_missing_is_waited_for_and_a_target_that_is_blocked_is_re
     walk.put_orders(1)
     code, summary = walk.run()
 
-    assert missing.returncode == 0
+    assert (missing.returncode, json.loads(missing.stdout)["waiting"]) == (3, 1)
     assert "Receive location 'OrdersIn.file' waits: folder" in missing.stderr
     assert code == 3
     assert (summary["delivered"], summary["waiting"], summary["ports"]) == (1, 1, {"EuropeLarge": 1, "Archive": 0})

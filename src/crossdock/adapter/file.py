@@ -6,6 +6,7 @@ A file is known by path, inode, modification time and size, so that the same nam
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -78,7 +79,7 @@ class FileReceiveAdapter:
             raise TransientError(f"file {self.name(identity)} cannot be removed: {error.strerror}") from error
 
     def name(self, identity: bytes) -> str:
-        return _path(identity).decode("utf-8", "backslashreplace")
+        return printable_path(_path(identity))
 
     def _source(self, entry: os.DirEntry[str]) -> Source | None:
         ours = entry.name.startswith(_WRITING)
@@ -127,7 +128,8 @@ class FileSendAdapter:
         except FileExistsError as error:
             raise TerminalError(f"file {target} exists with other content") from error
         except OSError as error:
-            raise TransientError(f"file {target} cannot be written: {error.strerror}") from error
+            kind = TerminalError if error.errno == ENAMETOOLONG else TransientError
+            raise kind(f"file {target} cannot be written: {error.strerror}") from error
 
 
 def _make_folder(folder: Path) -> None:
@@ -180,11 +182,17 @@ def _expand(address: str, message: Message) -> str:
     split = position is not None and (position != 1 or message.context.get("BTS.LastInterchangeMessage") is False)
     if split:
         source = f"{Path(source).stem}-{position}{Path(source).suffix}"
-    return (
-        address.replace("%MessageID%", str(message.id))
-        .replace("%SourceFileName%", source)
-        .replace("%datetime%", datetime.now(UTC).strftime("%Y-%m-%dT%H%M%S.%f"))
-    )
+    macros = {
+        "%MessageID%": str(message.id),
+        "%SourceFileName%": source,
+        "%datetime%": datetime.now(UTC).strftime("%Y-%m-%dT%H%M%S.%f"),
+    }
+    return re.sub("|".join(macros), lambda macro: macros[macro[0]], address)
+
+
+def printable_path(path: Path | bytes) -> str:
+    """A path as text; what is not UTF-8 in it is escaped."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def file_identity(path: Path) -> bytes:

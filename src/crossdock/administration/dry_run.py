@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from crossdock.adapter.file import file_identity
+from crossdock.adapter.file import file_identity, printable_path
 from crossdock.errors import UsageError
 from crossdock.message.message import Message
 from crossdock.message.property import PropertyRegistry
@@ -37,7 +37,7 @@ class Routed:
 
     def entry(self, explanation: Mapping[str, list[str]] | None = None) -> dict[str, Any]:
         """For JSON; what is not there is left out."""
-        entry: dict[str, Any] = {"file": str(self.file), "index": self.index, "type": self.type}
+        entry: dict[str, Any] = {"file": printable_path(self.file), "index": self.index, "type": self.type}
         entry["matches"] = list(self.matches)
         if self.error is not None:
             entry["error"] = self.error

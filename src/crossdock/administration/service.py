@@ -15,14 +15,17 @@ from crossdock.messagebox.rows import Statistics
 
 
 def summary(statistics: Statistics) -> dict[str, Any]:
-    """What a run did and what it left: received, published and delivered by this run; the rest as it is now."""
+    """What a run did and what it left: received, published and delivered by this run; the rest as it is now.
+
+    Waiting are deliveries until their next attempt, and sources and locations that cannot be read.
+    """
     return {
         "received": statistics.received,
         "published": statistics.published,
         "delivered": statistics.delivered,
         "suspended": statistics.suspended,
         "unrouted": statistics.unrouted,
-        "waiting": statistics.waiting,
+        "waiting": statistics.waiting + statistics.unread,
         "ports": dict(statistics.ports),
     }
 

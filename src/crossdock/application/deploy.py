@@ -83,7 +83,7 @@ def _location(
         name=location.name,
         port=port.name,
         adapter=location.adapter,
-        address=_absolute(folder, location.address),
+        address=_mask(folder, location),
         message_type=schema.type,
         promote={name: PromotedField(type=registry.type_of(name), field=path) for name, path in schema.promote.items()},
         split=location.split,
@@ -138,6 +138,17 @@ def compile_filter(registry: PropertyRegistry, port: SendPortModel) -> Filter:
         raise ApplicationError(
             f"send port {port.name!r}, filter{place}: {error.reason}" + (f"\n{pointed}" if pointed else "")
         ) from error
+
+
+def _mask(folder: Path, location: LocationModel) -> str:
+    """The folder by its one real name, however it was written, then the mask: the same file is the same source."""
+    path = folder / location.address
+    if location.address.endswith("/") or any(character in str(path.parent) for character in "*?["):
+        raise ApplicationError(
+            f"receive location {location.name!r}: the address {location.address!r} is a folder without wildcards, "
+            'then a mask for the names of files, such as "in/*.json"'
+        )
+    return str(path.parent.resolve() / path.name)
 
 
 def _absolute(folder: Path, address: str) -> str:

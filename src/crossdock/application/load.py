@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import reprlib
 import runpy
 import sys
 import traceback
 from collections.abc import Callable, Hashable, Iterable
+from contextlib import redirect_stdout
+from decimal import Decimal, InvalidOperation
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -50,6 +53,8 @@ def _load_yaml(path: Path) -> ApplicationModel:
         content = yaml.load(path.read_bytes(), _StrictLoader)  # noqa: S506 - a SafeLoader
     except yaml.YAMLError as error:
         raise ApplicationError(f"{path}: not readable as YAML: {_yaml_place(error)}") from error
+    except RecursionError as error:
+        raise ApplicationError(f"{path}: not readable as YAML: it is nested too deeply") from error
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
     if not isinstance(content, dict):
@@ -60,7 +65,8 @@ def _load_yaml(path: Path) -> ApplicationModel:
 def _load_python(path: Path) -> ApplicationModel:
     sys.path.insert(0, str(path.parent.resolve()))
     try:
-        names = runpy.run_path(str(path))
+        with redirect_stdout(sys.stderr):  # standard output is for our own result
+            names = runpy.run_path(str(path))
         found = {id(value): value for value in names.values() if isinstance(value, Application)}
         if len(found) != 1:
             raise ApplicationError(f"{path}: a Python application file holds exactly one Application, not {len(found)}")
@@ -69,7 +75,7 @@ def _load_python(path: Path) -> ApplicationModel:
         if isinstance(error, ApplicationError):
             raise ApplicationError(f"{_python_place(path, error)}: {_message(error)}") from error
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ApplicationError(f"{_python_place(path, error)}: {type(error).__name__}: {error}") from error
     finally:
         sys.path.pop(0)
@@ -99,7 +105,7 @@ def _first_problem(error: ValidationError) -> str:
         case "missing":
             return f"{place}: this key is missing"
         case _:
-            return f"{place}: {problem['msg'].lower()}, not {problem['input']!r}"
+            return f"{place}: {problem['msg'].lower()}, not {reprlib.repr(problem['input'])}"
 
 
 def _place(steps: Iterable[int | str]) -> str:
@@ -116,7 +122,13 @@ def _yaml_place(error: yaml.YAMLError) -> str:
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """A key that is written twice is a mistake, not an update."""
+    """A key that is written twice is a mistake, not an update; a number keeps every digit; nothing is expanded."""
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+            raise yaml.MarkedYAMLError(problem="aliases (*name) are not supported", problem_mark=mark)
+        return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         keys = [self.construct_object(key, deep=True) for key, _ in node.value]
@@ -126,3 +138,14 @@ class _StrictLoader(yaml.SafeLoader):
                 problem=f"the key {repeated.value!r} is there twice", problem_mark=repeated.start_mark
             )
         return super().construct_mapping(node, deep)
+
+
+def _exact_number(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> Decimal | float:
+    """`999.9999999999999991` as it is written; .inf and .nan have no decimal."""
+    try:
+        return Decimal(str(loader.construct_scalar(node)))
+    except InvalidOperation:
+        return float(loader.construct_yaml_float(node))
+
+
+_StrictLoader.add_constructor("tag:yaml.org,2002:float", _exact_number)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
 from crossdock.message.property import PropertyType
 from crossdock.pipeline.json import Split
+
+Name = Annotated[str, Field(pattern=r"^[^\x00-\x1f]+$")]
 
 
 class Model(BaseModel):
@@ -27,7 +30,7 @@ class SchemaModel(Model):
 class LocationModel(Model):
     """Where a receive port finds its sources."""
 
-    name: str = ""
+    name: Name
     adapter: Literal["file"]
     address: str = Field(min_length=1)
     pipeline: Literal["json"]
@@ -39,7 +42,7 @@ class LocationModel(Model):
 class ReceivePortModel(Model):
     """A port is named in every message it receives; its locations do the receiving."""
 
-    name: str = Field(min_length=1)
+    name: Name
     locations: list[LocationModel] = Field(min_length=1)
 
     @model_validator(mode="before")
@@ -60,16 +63,28 @@ class ReceivePortModel(Model):
 class SendPortModel(Model):
     """A filter, and where matching messages go. The filter is text, or a list of groups of predicates."""
 
-    name: str = Field(min_length=1)
+    name: Name
     adapter: Literal["file"]
     address: str = Field(min_length=1)
     filter: str | list[list[dict[str, Any]]] | None = None
+
+    @field_validator("filter", mode="before")
+    @classmethod
+    def _is_text_or_groups(cls, value: Any) -> Any:
+        groups = isinstance(value, list) and all(
+            isinstance(group, list) and all(isinstance(predicate, dict) for predicate in group) for group in value
+        )
+        if value is None or isinstance(value, str) or groups:
+            return value
+        raise PydanticCustomError(
+            "filter", "A filter is text, or a list of groups, each a list of {{property, operator, value}}"
+        )
 
 
 class ApplicationModel(Model):
     """Everything that is deployed together."""
 
-    application: str = Field(min_length=1)
+    application: Name
     properties: dict[str, PropertyType] = {}
     schemas: list[SchemaModel] = []
     receive_ports: list[ReceivePortModel] = []

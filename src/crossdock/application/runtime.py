@@ -9,17 +9,17 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event, Lock
-from typing import IO
+from typing import IO, Any
 
 from crossdock.application.store import Store
 from crossdock.dataflow.receive import ReceiveFlow
 from crossdock.dataflow.session import start_spark
-from crossdock.errors import HomeInUseError, TransientError
+from crossdock.errors import HomeInUseError, TransientError, UnavailableError
 from crossdock.host.instance import HostInstance
 from crossdock.messagebox.deployment import Deployment
 from crossdock.messagebox.rows import Statistics
@@ -65,7 +65,10 @@ def run(deployment: Deployment, settings: Settings, *, until_idle: bool, stop: E
 @contextmanager
 def _home(home: Path) -> Iterator[None]:
     """Only one run in a home: its Spark files are not to be shared."""
-    home.mkdir(parents=True, exist_ok=True)
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UnavailableError(f"The home {home} cannot be made: {error.strerror}. Choose another --home.") from error
     lock = home / "run.lock"
     with lock.open("a+") as file:
         try:
@@ -99,6 +102,7 @@ class Runtime:
         self._epoch = -1
         self._refreshing = Lock()
         self._locations: dict[int, ReceiveLocation] = {}
+        self._disabled: dict[int, ReceiveLocation] = {}
         self._ports: dict[int, SendPort] = {}
         self._hosts: list[HostInstance] = []
         self._flow: ReceiveFlow | None = None
@@ -114,8 +118,7 @@ class Runtime:
         self.report("starting Spark")
         spark = start_spark(self._settings.home, master=self._settings.master, ui=self._settings.spark_ui)
         stack.callback(spark.close)
-        folder = self._settings.home.resolve() / "spark"
-        self._flow = ReceiveFlow(spark, self._agent.database, folder, self._intake.postpone)
+        self._flow = ReceiveFlow(spark, self._agent.database, self._intake.postpone)
         self._flow.start()
         stack.callback(self._flow.stop)
 
@@ -135,7 +138,7 @@ class Runtime:
         """List, remove, look; True if nothing is left to do."""
         assert self._flow is not None
         self._refresh()
-        new = self._intake.round(self._locations)
+        new = self._intake.round(self._locations, self._disabled)
         self._flow.check()
         for host in self._hosts:
             host.check()
@@ -143,15 +146,17 @@ class Runtime:
         return new == 0 and self._intake.incomplete == 0 and self._nothing_left(statistics)
 
     def _nothing_left(self, statistics: Statistics) -> bool:
-        if statistics.unread > self._intake.postponed or statistics.ready or statistics.claimed:
+        if statistics.unread > self._intake.postponed + self._intake.failing or statistics.ready or statistics.claimed:
             return False
         # Publishing commits before its source is removed: once more, now that nothing is being published.
-        self._intake.acknowledge(self._locations)
+        self._intake.acknowledge({**self._disabled, **self._locations})
         return True
 
     def report(self, phase: str) -> Statistics:
         """What this run has done so far; shown to whoever watches."""
         statistics = self._agent.statistics(publication=self._marks.publication, delivery=self._marks.delivery)
+        # A location that cannot be listed has something unread too, for all we know.
+        statistics = replace(statistics, unread=statistics.unread + self._intake.failing)
         self._progress(phase, statistics)
         return statistics
 
@@ -161,8 +166,8 @@ class Runtime:
             epoch = self._agent.epoch()
             if epoch == self._epoch:
                 return
-            locations = self._agent.locations()
-            self._locations = {id_: ReceiveLocation.from_definition(id_, host, kept) for id_, host, kept in locations}
+            self._locations = _at_work(self._agent.locations())
+            self._disabled = _at_work(self._agent.locations(enabled=False))
             self._ports = {id_: SendPort.from_definition(kept) for id_, _, kept in self._agent.services()}
             self._epoch = epoch
 
@@ -170,3 +175,7 @@ class Runtime:
         """For the hosts: a reference may be for a port that was deployed a moment ago."""
         self._refresh()
         return self._ports
+
+
+def _at_work(definitions: Iterable[tuple[int, int, dict[str, Any]]]) -> dict[int, ReceiveLocation]:
+    return {id_: ReceiveLocation.from_definition(id_, host, kept) for id_, host, kept in definitions}

@@ -26,6 +26,8 @@ app = typer.Typer(
 bench = typer.Typer(help="Measure how fast it is, with baselines taken in the same run.", no_args_is_help=True)
 app.add_typer(bench, name="bench")
 
+_TABLE_ROWS = 100
+
 Home = Annotated[Path | None, typer.Option(help="Where the embedded PostgreSQL and Spark keep files.  [.crossdock]")]
 Database = Annotated[str | None, typer.Option(help="URL of a PostgreSQL server, instead of the embedded one.")]
 Master = Annotated[str | None, typer.Option(help="URL of a Spark master, instead of Spark on this machine.")]
@@ -88,7 +90,11 @@ def get(
     with opened(_existing(_settings(home=home, database=database))) as agent:
         rows = lists[what](agent)
     if what == "suspended" and output is Format.TABLE:
-        rows = [brief(row) for row in rows]
+        rows, more = [brief(row) for row in rows[:_TABLE_ROWS]], len(rows) - _TABLE_ROWS
+        print_rows(rows, output, empty="There are no suspended messages.")
+        if more > 0:
+            typer.echo(f"... and {more:,} more; see them all with -o json")
+        return
     print_rows(rows, output, empty=f"There are no {what}.")
 
 

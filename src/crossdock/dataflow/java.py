@@ -83,10 +83,10 @@ def _run(java: Path, *arguments: str) -> str:
 
 def _launcher(folder: Path, java: Path) -> Path:
     """A folder that looks like a Java home and starts the real one; written anew, then renamed into place."""
-    target = folder.resolve() / "bin" / "java"
+    target = folder.absolute() / "bin" / "java"
     target.parent.mkdir(parents=True, exist_ok=True)
     fresh = target.with_name(f"java-{os.getpid()}")
     fresh.write_text(_LAUNCHER.format(module=_MISSING_MODULE, java=java))
     fresh.chmod(0o755)
     fresh.replace(target)
-    return folder.resolve()
+    return folder.absolute()

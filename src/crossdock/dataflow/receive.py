@@ -21,8 +21,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from crossdock.dataflow.session import Spark
 from crossdock.dataflow.source import IntakeSource
-from crossdock.errors import TransientError, UnavailableError
-from crossdock.messagebox.agent import Agent
+from crossdock.errors import CrossdockError, TransientError, UnavailableError
+from crossdock.messagebox.agent import Agent, EpochMovedError
 from crossdock.receive.interchange import IntakeItem, Interchange
 from crossdock.receive.location import ReceiveLocation
 
@@ -51,11 +51,11 @@ Unreadable = Callable[[int, bytes, str], None]
 class ReceiveFlow:
     """The query of one receive host. `unreadable` hears of sources that could not be read."""
 
-    def __init__(self, spark: Spark, database: str, folder: Path, unreadable: Unreadable) -> None:
+    def __init__(self, spark: Spark, database: str, unreadable: Unreadable) -> None:
         self._spark = spark
         self._database = database
-        self._checkpoint = folder / "checkpoint"
-        self._index_folder = folder / "index"
+        self._checkpoint = spark.folder / "checkpoint"
+        self._index_folder = spark.folder / "index"
         self._unreadable = unreadable
         self._query: StreamingQuery | None = None
         self._failures = 0
@@ -87,7 +87,8 @@ class ReceiveFlow:
             raise UnavailableError(f"Spark does not answer; see {self._spark.log}: {error}") from error
         self._failures += 1
         if self._failures >= _FAILURES_IN_A_ROW:
-            raise UnavailableError(f"Receiving keeps failing; see {self._spark.log}: {problem}")
+            reason = str(problem).strip().splitlines()[0][:300]
+            raise UnavailableError(f"Receiving keeps failing; see {self._spark.log}: {reason}")
         logger.warning("Receiving failed and starts again; see %s", self._spark.log)
         self.start()
 
@@ -138,20 +139,20 @@ class _Worker:
 
     def receive(self, items: list[IntakeItem]) -> Iterator[pa.RecordBatch]:
         self._refresh()
-        pending: list[Interchange] = []
+        pending: list[tuple[IntakeItem, Interchange]] = []
         size = 0
         for item in items:
             outcome = self._read(item)
             if isinstance(outcome, Interchange):
-                pending.append(outcome)
+                pending.append((item, outcome))
                 size += item.size
             elif outcome is not None:
                 yield _outcome(sequence=item.sequence, identity=item.identity, reason=outcome)
             if len(pending) >= _INTERCHANGES_PER_TRANSACTION or size >= _BYTES_PER_TRANSACTION:
-                yield self._publish(pending)
+                yield from self._publish(pending)
                 pending, size = [], 0
         if pending:
-            yield self._publish(pending)
+            yield from self._publish(pending)
 
     def _refresh(self) -> None:
         epoch = self.agent.epoch()
@@ -175,12 +176,36 @@ class _Worker:
             self.agent.abandon_intake([item.sequence])
         return interchange
 
-    def _publish(self, interchanges: list[Interchange]) -> pa.RecordBatch:
+    def _publish(self, pending: list[tuple[IntakeItem, Interchange]]) -> Iterator[pa.RecordBatch]:
+        """Publish together; what the MessageBox cannot take is found one by one and suspended whole."""
         started = time.perf_counter()
-        published = self.agent.publish(interchanges)
-        return _outcome(
+        try:
+            published = self.agent.publish([interchange for _, interchange in pending], epoch=self.epoch)
+        except EpochMovedError:
+            yield from self.receive([item for item, _ in pending])  # the configuration changed: read them again
+            return
+        except CrossdockError:
+            raise
+        except Exception as error:
+            yield from self._publish_apart(pending, error)
+            return
+        yield _outcome(
             received=published.received, published=published.published, seconds=time.perf_counter() - started
         )
+
+    def _publish_apart(
+        self, pending: list[tuple[IntakeItem, Interchange]], error: Exception
+    ) -> Iterator[pa.RecordBatch]:
+        if len(pending) > 1:
+            for each in pending:
+                yield from self._publish([each])
+            return
+        [(item, _)] = pending
+        location = self.locations[item.location_id]
+        content = location.adapter.read(item.identity)
+        if content is not None:
+            reason = f"the MessageBox cannot hold it: {type(error).__name__}: {error}"
+            self.agent.publish([location.failed(item, self.box, content, reason)])
 
 
 # The one piece of module state: a Spark Python worker runs many tasks, and connects once.

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from contextlib import suppress
 from dataclasses import dataclass
@@ -40,7 +43,9 @@ class Spark:
     session: SparkSession
     java: Java
     process: subprocess.Popen[bytes]
+    folder: Path
     log: Path
+    link: Path | None = None
 
     def alive(self) -> bool:
         return self.process.poll() is None
@@ -58,14 +63,16 @@ class Spark:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+        _unlink(self.link)
 
 
 def start_spark(home: Path, *, master: str = "", ui: bool = False) -> Spark:
     """Start Spark with its files under `home`. Raises UnavailableError if it does not come up."""
-    folder = home.resolve() / "spark"
-    folder.mkdir(parents=True, exist_ok=True)
+    real = home.resolve() / "spark"
+    real.mkdir(parents=True, exist_ok=True)
+    folder, link = _plain(real)
     java = find_java(folder / "java")
-    log = _prepare_log(folder)
+    log = _prepare_log(real)
     (folder / "log4j2.properties").write_text(_LOGGING)
     os.environ |= {"JAVA_HOME": str(java.home), "PYSPARK_PYTHON": sys.executable}
     os.environ.pop("SPARK_HOME", None)  # another Spark's scripts would not fit the pyspark that is imported
@@ -87,13 +94,27 @@ def start_spark(home: Path, *, master: str = "", ui: bool = False) -> Spark:
         ) from error
     finally:
         _restore(interrupt)
-    return Spark(SparkSession(context), java, gateway.proc, log)
+    return Spark(SparkSession(context), java, gateway.proc, folder, log, link)
 
 
 def _restore(interrupt: Any) -> None:
     """Spark's context takes Ctrl-C for itself; what it means is decided by whoever started us."""
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, interrupt)
+
+
+def _plain(folder: Path) -> tuple[Path, Path | None]:
+    """The folder under a name that Spark's scripts and Hadoop's paths can bear: blanks, commas, % and : they cannot."""
+    if re.fullmatch(r"[\w./+@~-]+", str(folder), re.ASCII):
+        return folder, None
+    link = Path(tempfile.mkdtemp(prefix="crossdock-")) / "spark"
+    link.symlink_to(folder)
+    return link, link
+
+
+def _unlink(link: Path | None) -> None:
+    if link is not None:
+        shutil.rmtree(link.parent, ignore_errors=True)
 
 
 def _configuration(folder: Path, master: str, *, ui: bool) -> dict[str, str]:

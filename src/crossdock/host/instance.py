@@ -81,6 +81,8 @@ class HostInstance:
                         self._lifeline.wait(_POLL_SECONDS)
                 except TransientError as error:
                     logger.warning("Host instance waits for the MessageBox: %s", error)
+                    # The answer to a claim may be what was lost: begin anew, and let the old claims come free.
+                    self._lifeline.end()
                     self._stopping.wait(_RECONNECT_SECONDS)
 
     def work_once(self, workers: ThreadPoolExecutor) -> int:

@@ -107,7 +107,15 @@ def _parse_decimal(text: str) -> Decimal:
             f"{text} does not fit a decimal of {DECIMAL_DIGITS_BEFORE_POINT} digits before "
             f"and {DECIMAL_DIGITS_AFTER_POINT} after the point"
         )
-    return value
+    surplus = -exponent - DECIMAL_DIGITS_AFTER_POINT
+    return value if surplus <= 0 else _without_zeros(value, surplus)
+
+
+def _without_zeros(value: Decimal, count: int) -> Decimal:
+    """Cut trailing zeros by their digits: arithmetic would round to the context's precision."""
+    sign, digits, exponent = value.as_tuple()
+    assert isinstance(exponent, int)
+    return Decimal((sign, digits[:-count] or (0,), exponent + count))
 
 
 def _parse_float(text: str) -> float:
@@ -117,7 +125,7 @@ def _parse_float(text: str) -> float:
         raise PromotionError(f"{_shown(text)} is not a float")
     value = float(text)
     if value in (float("inf"), float("-inf")):
-        raise PromotionError(f"{text} does not fit a float")
+        raise PromotionError(f"{_shown(text)} does not fit a float")
     return value
 
 

@@ -26,7 +26,7 @@ from crossdock.messagebox.lifeline import INSTANCE_LOCK, Lifeline, channel
 from crossdock.messagebox.load import load_filters, load_router
 from crossdock.messagebox.migrate import SCHEMA, check_server, migrate
 from crossdock.messagebox.publish import SUBSCRIPTION_LOCK, EpochMovedError, publish
-from crossdock.messagebox.rows import Published, Reference, Statistics, SuspendedMessage
+from crossdock.messagebox.rows import Published, Reference, Statistics, SuspendedMessage, storable
 from crossdock.messagebox.statement import statement
 from crossdock.receive.interchange import IntakeItem, Interchange
 from crossdock.subscription.predicate import Filter
@@ -43,6 +43,9 @@ _SESSION = {
     "tcp_keepalives_count": "3",
     "tcp_user_timeout": "60s",
 }
+
+
+__all__ = ["Agent", "EpochMovedError"]
 
 
 class Agent:
@@ -136,16 +139,24 @@ class Agent:
 
     # Publishing
 
-    def publish(self, interchanges: Sequence[Interchange]) -> Published:
-        """Publish each interchange exactly once; those published before are skipped."""
+    def publish(self, interchanges: Sequence[Interchange], *, epoch: int | None = None) -> Published:
+        """Publish each interchange exactly once; those published before are skipped.
+
+        If the subscriptions change meanwhile they are matched again, unless the interchanges were read by the
+        configuration of `epoch`: then EpochMovedError asks the caller to read them again.
+        """
         if not interchanges:
             return Published()
         while True:
             router = self.router()
             try:
+                if epoch is not None and router.epoch != epoch:
+                    raise EpochMovedError
                 with self._connection() as connection:
                     published = publish(connection, router, interchanges)
             except EpochMovedError:
+                if epoch is not None:
+                    raise
                 continue
             self._notify(published.hosts)
             return published
@@ -199,13 +210,16 @@ class Agent:
         """Try these again later: (sequence, due, reason)."""
         if outcomes:
             parameters = _settlement(host_id, instance, [sequence for sequence, _, _ in outcomes], now)
-            parameters |= {"due_at": [due for _, due, _ in outcomes], "reason": [_text(why) for _, _, why in outcomes]}
+            parameters |= {
+                "due_at": [due for _, due, _ in outcomes],
+                "reason": [storable(why) for _, _, why in outcomes],
+            }
             self._run("retry", parameters)
 
     def suspend(self, host_id: int, instance: int, outcomes: Sequence[tuple[int, str]], *, now: datetime) -> None:
         if outcomes:
             parameters = _settlement(host_id, instance, [sequence for sequence, _ in outcomes], now)
-            self._run("suspend", parameters | {"reason": [_text(why) for _, why in outcomes]})
+            self._run("suspend", parameters | {"reason": [storable(why) for _, why in outcomes]})
 
     def requeue_due(self, host_id: int, *, now: datetime) -> None:
         self._run("requeue_due", {"host": host_id, "now": now})
@@ -223,7 +237,7 @@ class Agent:
             found[id_] = Message(MessageId(id_), Context.from_json(context), (*earlier, Part(name, body)))
         return found
 
-    def suspended(self, *, limit: int = 10_000) -> list[SuspendedMessage]:
+    def suspended(self, *, limit: int | None = None) -> list[SuspendedMessage]:
         with self._connection() as connection, connection.cursor(row_factory=dict_row) as cursor:
             return [_suspended(row) for row in cursor.execute(statement("list_suspended"), {"limit": limit})]
 
@@ -257,9 +271,11 @@ class Agent:
     def hosts(self) -> dict[str, int]:
         return dict(self._query("SELECT name, id FROM host ORDER BY id"))
 
-    def locations(self) -> list[tuple[int, int, dict[str, Any]]]:
-        """(id, host, definition) of the enabled receive locations."""
-        return [(*row,) for row in self._query("SELECT id, host_id, definition FROM receive_location WHERE enabled")]
+    def locations(self, *, enabled: bool = True) -> list[tuple[int, int, dict[str, Any]]]:
+        """(id, host, definition) of the receive locations that are enabled, or that are not."""
+        query = "SELECT id, host_id, definition FROM receive_location WHERE enabled = %(enabled)s"
+        with self._connection() as connection:
+            return connection.execute(query, {"enabled": enabled}).fetchall()
 
     def services(self) -> list[tuple[int, int, dict[str, Any]]]:
         """(id, host, definition) of the send ports, also of those no longer enlisted."""
@@ -319,11 +335,6 @@ def _one_line(error: Exception) -> str:
 
 def _settlement(host_id: int, instance: int, sequences: Sequence[int], now: datetime) -> dict[str, Any]:
     return {"host": host_id, "instance": instance, "sequence": list(sequences), "now": now}
-
-
-def _text(value: str) -> str:
-    """PostgreSQL's text has no NUL, and a reason may quote anything."""
-    return value.replace("\0", "\\0")
 
 
 def _suspended(row: Mapping[str, Any]) -> SuspendedMessage:

@@ -67,7 +67,9 @@ def deploy(connection: psycopg.Connection, deployment: Deployment) -> bool:
         " ON CONFLICT (name) DO UPDATE SET digest = excluded.digest, deployed_at = now()",
         [name, deployment.digest],
     )
-    moved = connection.execute("UPDATE box SET epoch = epoch + 1 RETURNING epoch").fetchone()
+    moved = connection.execute(
+        "UPDATE box SET epoch = epoch + 1, epoch_token = gen_random_uuid() RETURNING epoch"
+    ).fetchone()
     assert moved is not None
     _declare_properties(connection, deployment.properties)
     _deploy_locations(connection, deployment)
@@ -107,7 +109,10 @@ def _deploy_ports(connection: psycopg.Connection, deployment: Deployment, epoch:
     _refuse_foreign(connection, "service", "Send port", names, deployment.application)
     gone = {"application": deployment.application, "names": names, "epoch": epoch}
     connection.execute(statement("unenlist_missing"), gone)
+    known = {row[0]: row[1:] for row in connection.execute(statement("list_enlisted"), {"names": names})}
     for port in deployment.ports:
+        if known.get(port.name) == (port.host, port.priority, port.definition, _stored_groups(port.filter)):
+            continue
         row = connection.execute(
             statement("enlist"),
             {
@@ -137,13 +142,17 @@ def _refuse_foreign(
 
 def _replace_predicates(connection: psycopg.Connection, subscription: int, filter_: Filter) -> None:
     connection.execute("DELETE FROM predicate WHERE subscription_id = %s", [subscription])
-    rows = [
-        (subscription, number, position, predicate.property, *_stored(predicate))
+    rows = [(subscription, *row) for row in _stored_groups(filter_)]
+    with connection.cursor() as cursor:
+        cursor.executemany("INSERT INTO predicate VALUES (%s, %s, %s, %s, %s, %s, %s, %s)", rows)
+
+
+def _stored_groups(filter_: Filter) -> list[list[Any]]:
+    return [
+        [number, position, predicate.property, *_stored(predicate)]
         for number, group in enumerate(filter_.groups)
         for position, predicate in enumerate(group)
     ]
-    with connection.cursor() as cursor:
-        cursor.executemany("INSERT INTO predicate VALUES (%s, %s, %s, %s, %s, %s, %s, %s)", rows)
 
 
 def _stored(predicate: Predicate) -> tuple[str, str, list[str] | None, int]:

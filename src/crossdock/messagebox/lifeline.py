@@ -1,7 +1,7 @@
 """The lifeline of a host instance: a connection whose advisory lock says that the instance lives.
 
-The same connection listens for the wake-up calls of its host. When PostgreSQL restarts, the lock is taken again, or a
-new instance is registered if this one was taken for dead meanwhile.
+The same connection listens for the wake-up calls of its host. When it is lost, the next `hold` registers a new
+instance: what the old one had claimed, and perhaps never heard of, comes free with its lock.
 """
 
 from __future__ import annotations
@@ -27,14 +27,13 @@ class Lifeline:
         self.instance = 0
 
     def hold(self) -> None:
-        """Make sure the lock is held; cheap if it is."""
+        """Make sure that a lock is held; cheap if it is."""
         if self._connection is not None and not self._connection.closed:
             return
         self._connection = None
         try:
             connection = self._connect()
-            if self.instance == 0 or not self._still_known(connection):
-                self.instance = self._register(connection)
+            self.instance = self._register(connection)
             connection.execute(f"LISTEN {channel(self._host_id)}")
         except psycopg.OperationalError as error:
             raise TransientError(f"The MessageBox cannot be reached: {error}") from error
@@ -60,11 +59,6 @@ class Lifeline:
         except psycopg.OperationalError as error:
             self._connection.close()
             raise TransientError(f"The MessageBox cannot be reached: {error}") from error
-
-    def _still_known(self, connection: psycopg.Connection) -> bool:
-        """Lock first: whoever takes this instance for dead holds the lock while it forgets it."""
-        connection.execute("SELECT pg_advisory_lock(%s, %s)", [INSTANCE_LOCK, self.instance])
-        return connection.execute("SELECT FROM host_instance WHERE id = %s", [self.instance]).fetchone() is not None
 
     def _register(self, connection: psycopg.Connection) -> int:
         """One statement: the row is seen by others only once its lock is held."""

@@ -5,7 +5,9 @@ The compiled index is kept as files, one set per epoch, so that the processes of
 
 from __future__ import annotations
 
+import logging
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,8 @@ from crossdock.subscription.predicate import Filter
 from crossdock.subscription.router import Router, Subscription
 
 _KEPT_EPOCHS = 3
+_LEFT_OVER_SECONDS = 600
+_SMALL_CHANGE = 1_000
 _COLUMNS = pa.schema(
     [
         ("subscription", pa.int64()),
@@ -32,17 +36,21 @@ _COLUMNS = pa.schema(
 )
 
 
+logger = logging.getLogger(__name__)
+
+
 def load_router(connection: psycopg.Connection, known: Router | None, folder: Path | None) -> Router:
     """The router of the current epoch, from the one that is known if there is one."""
     with connection.transaction():
         # One snapshot: the epoch and the subscriptions belong together.
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-        row = connection.execute("SELECT number, epoch, case_sensitive FROM box").fetchone()
+        row = connection.execute("SELECT number, epoch, epoch_token, case_sensitive FROM box").fetchone()
         assert row is not None
-        box, epoch, case_sensitive = row
-        if known is None or known.index.needs_compaction:
-            return _load_all(connection, epoch, _Files(folder, box), case_sensitive=case_sensitive)
-        return _load_changes(connection, epoch, _Files(folder, box), known)
+        box, epoch, token, case_sensitive = row
+        files = _Files(folder, f"{box:010x}", f"{epoch:012}-{token.hex[:12]}")
+        if known is None or known.index.needs_compaction or _much_changed(connection, known):
+            return _load_all(connection, epoch, files, case_sensitive=case_sensitive)
+        return _load_changes(connection, epoch, files, known)
 
 
 def load_filters(connection: psycopg.Connection) -> dict[int, Filter]:
@@ -51,38 +59,57 @@ def load_filters(connection: psycopg.Connection) -> dict[int, Filter]:
 
 
 class _Files:
-    """The index files of one MessageBox; without a folder nothing is kept."""
+    """The index files of one epoch of a MessageBox; without a folder nothing is kept.
 
-    def __init__(self, folder: Path | None, box: int) -> None:
+    They only save work: files that cannot be read are made anew, and files that cannot be written are done without.
+    """
+
+    def __init__(self, folder: Path | None, box: str, epoch: str) -> None:
         self._folder = folder
         self._box = box
+        self._path = None if folder is None else folder / f"{box}-{epoch}"
 
-    def open(self, epoch: int) -> SubscriptionIndex | None:
-        path = self._path(epoch)
-        return SubscriptionIndex.open(path) if path is not None and path.is_dir() else None
+    def open(self) -> SubscriptionIndex | None:
+        if self._path is None or not self._path.is_dir():
+            return None
+        try:
+            return SubscriptionIndex.open(self._path)
+        except Exception as error:
+            logger.warning("The subscription index in %s is built again: %r", self._path, error)
+            shutil.rmtree(self._path, ignore_errors=True)
+            return None
 
-    def save(self, epoch: int, index: SubscriptionIndex) -> SubscriptionIndex:
-        path = self._path(epoch)
-        if path is not None:
-            index.save(path)
-            self._forget_old(path)
-        return index
+    def save(self, index: SubscriptionIndex) -> None:
+        if self._path is None:
+            return
+        try:
+            index.save(self._path)
+            self._forget_old()
+        except OSError as error:
+            logger.warning("The subscription index is not kept in %s: %s", self._path, error)
 
-    def _path(self, epoch: int) -> Path | None:
-        return None if self._folder is None else self._folder / f"{self._box:010x}-{epoch:012}"
-
-    def _forget_old(self, newest: Path) -> None:
+    def _forget_old(self) -> None:
         """Files that are still mapped by somebody stay readable for them."""
-        for old in sorted(newest.parent.glob(f"{self._box:010x}-*"))[:-_KEPT_EPOCHS]:
+        assert self._folder is not None
+        for old in sorted(self._folder.glob(f"{self._box}-*"))[:-_KEPT_EPOCHS]:
             shutil.rmtree(old, ignore_errors=True)
+        for left_over in self._folder.glob(f".{self._box}-*"):
+            if time.time() - left_over.stat().st_mtime > _LEFT_OVER_SECONDS:
+                shutil.rmtree(left_over, ignore_errors=True)
+
+
+def _much_changed(connection: psycopg.Connection, known: Router) -> bool:
+    """Whether a delta would be so large that a new base is better."""
+    row = connection.execute("SELECT count(*) FROM subscription WHERE epoch > %s", [known.epoch]).fetchone()
+    return row is not None and row[0] > max(_SMALL_CHANGE, len(known.subscriptions) // 20)
 
 
 def _load_all(connection: psycopg.Connection, epoch: int, files: _Files, *, case_sensitive: bool) -> Router:
-    index = files.open(epoch)
+    index = files.open()
     if index is None:
         table = _predicates(connection, -1)
         index = SubscriptionIndex.build(table, _types(connection), case_sensitive=case_sensitive)
-        files.save(epoch, index)
+        files.save(index)
     return Router(epoch, _subscriptions(connection, -1), index, _types(connection))
 
 
@@ -95,11 +122,11 @@ def _load_changes(connection: psycopg.Connection, epoch: int, files: _Files, kno
         )
     ]
     types = _types(connection)
-    index = files.open(epoch)
+    index = files.open()
     if index is None:
         # A changed subscription may have lost its filter, and then no predicate rows replace the old ones.
         index = known.index.with_changes(_predicates(connection, known.epoch), [*removed, *changed], types=types)
-        files.save(epoch, index)
+        files.save(index)
     kept = {number: each for number, each in known.subscriptions.items() if number not in removed}
     return Router(epoch, {**kept, **changed}, index, types)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import psycopg
 
 from crossdock.message.message import Message
-from crossdock.messagebox.rows import Published
+from crossdock.messagebox.rows import Published, storable
 from crossdock.messagebox.statement import statement
 from crossdock.receive.interchange import Interchange
 from crossdock.subscription.router import Router, Subscription
@@ -117,10 +117,12 @@ def _refer(connection: psycopg.Connection, routed: Sequence[_Routed]) -> Counter
     suspended: list[tuple[object, ...]] = []
     for each in routed:
         host = each.interchange.host_id
-        suspended += [(host, "receive", f.message.id, None, None, 5, f.reason) for f in each.interchange.failures]
+        suspended += [
+            (host, "receive", f.message.id, None, None, 5, storable(f.reason)) for f in each.interchange.failures
+        ]
         for message, matches in each.routes:
             if not matches:
-                suspended.append((host, "unrouted", message.id, None, None, 5, _unrouted_reason(message)))
+                suspended.append((host, "unrouted", message.id, None, None, 5, storable(_unrouted_reason(message))))
             for match in matches:
                 reference = (match.host_id, match.priority, message.id, match.id, match.service_id)
                 if match.state == "started":

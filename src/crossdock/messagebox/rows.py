@@ -8,6 +8,11 @@ from datetime import datetime
 from crossdock.message.message import Message, MessageId
 
 
+def storable(text: str) -> str:
+    """PostgreSQL's text has neither NUL nor half of a surrogate pair, and a reason may quote anything."""
+    return text.replace("\0", "\\0").encode("utf-8", "backslashreplace").decode()
+
+
 @dataclass(frozen=True, slots=True)
 class Published:
     """What a call put into the MessageBox, without what was published before; `hosts` have new references."""

@@ -4,7 +4,8 @@ CREATE TABLE box (
     number          bigint      NOT NULL,
     case_sensitive  boolean     NOT NULL,
     epoch           bigint      NOT NULL DEFAULT 1,
-    created_at      timestamptz NOT NULL DEFAULT now()
+    created_at      timestamptz NOT NULL DEFAULT now(),
+    epoch_token     uuid        NOT NULL DEFAULT gen_random_uuid()
 );
 CREATE UNIQUE INDEX there_is_one_box ON box ((true));
 COMMENT ON COLUMN box.number IS '38 random bits that make message ids differ between MessageBoxes';

@@ -63,6 +63,8 @@ def find(body: bytes, path: Sequence[str | int]) -> str | None:
             value = msgspec.json.decode(value, type=kind)[step]
         except (msgspec.ValidationError, LookupError):
             return None
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise PromotionError(f"it cannot be read: {error}") from error
     text = bytes(value).strip(_BLANK)
     if text == b"null":
         return None

@@ -18,6 +18,7 @@ from crossdock.receive.location import ReceiveLocation
 _FIRST_BACK_OFF_SECONDS = 1.0
 _LONGEST_BACK_OFF_SECONDS = 60.0
 _ITEMS_PER_TRANSACTION = 5_000
+_LIST_ALL_SECONDS = 60.0
 
 logger = logging.getLogger(__name__)
 
@@ -55,10 +56,11 @@ class Intake:
     _postponed: dict[int, _BackOff] = field(default_factory=dict)
     _unreadable: dict[bytes, _BackOff] = field(default_factory=dict)
     _stuck: set[bytes] = field(default_factory=set)
+    _list_all_at: float = 0.0
 
-    def round(self, locations: Mapping[int, ReceiveLocation]) -> int:
-        """Remove what is published, list what is new; gives how many sources were new."""
-        self.acknowledge(locations)
+    def round(self, locations: Mapping[int, ReceiveLocation], disabled: Mapping[int, ReceiveLocation]) -> int:
+        """Remove what is published, also at disabled locations; list what is new; gives how many sources were new."""
+        self.acknowledge({**disabled, **locations})
         self._retry_postponed()
         self.incomplete = 0
         return sum(self._list(location) for location in locations.values())
@@ -84,17 +86,24 @@ class Intake:
         self._postponed[sequence] = back_off
 
     @property
+    def failing(self) -> int:
+        """Locations that cannot be listed at the moment."""
+        return len(self._failing)
+
+    @property
     def postponed(self) -> int:
         """Sources in the ledger that are not readable at the moment."""
         return len(self._postponed)
 
     def _retry_postponed(self) -> None:
-        due = [sequence for sequence, back_off in self._postponed.items() if back_off.until <= self.clock()]
+        # A copy: Spark's sink postpones from a thread of its own.
+        due = [sequence for sequence, back_off in list(self._postponed.items()) if back_off.until <= self.clock()]
         self.ledger.abandon_intake(due)
         for sequence in due:
-            del self._postponed[sequence]
-        if due:
-            self._known.clear()
+            self._postponed.pop(sequence, None)
+        if due or self.clock() >= self._list_all_at:
+            self._known.clear()  # now and then list everything: another process may have abandoned a row
+            self._list_all_at = self.clock() + _LIST_ALL_SECONDS
 
     def _list(self, location: ReceiveLocation) -> int:
         back_off = self._failing.get(location.id)
@@ -119,6 +128,7 @@ class Intake:
     def _remove(self, location: ReceiveLocation, identity: bytes) -> bool:
         try:
             location.adapter.acknowledge(identity)
+            self._known.get(location.id, set()).discard(identity)
             return True
         except TransientError as error:
             if identity not in self._stuck:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -17,6 +18,8 @@ from crossdock.message.property import PropertyType, Value
 from crossdock.pipeline.json import Split, parse_path
 from crossdock.pipeline.receive import Document, Promotion, ReceivePipeline
 from crossdock.receive.interchange import Failure, IntakeItem, Interchange
+
+logger = logging.getLogger(__name__)
 
 SIZE_LIMIT_BYTES = 256 * 1024 * 1024
 
@@ -70,7 +73,20 @@ class ReceiveLocation:
 
     def interchange(self, item: IntakeItem, box: int, content: bytes) -> Interchange:
         """What the content of a source becomes."""
-        documents = self.pipeline.execute(content)
+        return self._interchange(item, box, self._documents(item, content))
+
+    def failed(self, item: IntakeItem, box: int, content: bytes, reason: str) -> Interchange:
+        """A source that nothing can be done with: all of it is kept back."""
+        return self._interchange(item, box, [Document(content, {}, reason)])
+
+    def _documents(self, item: IntakeItem, content: bytes) -> list[Document]:
+        try:
+            return self.pipeline.execute(content)
+        except Exception as error:
+            logger.exception("Receive location %r fails on %s", self.definition.name, self.adapter.name(item.identity))
+            return [Document(content, {}, f"the pipeline failed: {type(error).__name__}: {error}")]
+
+    def _interchange(self, item: IntakeItem, box: int, documents: Sequence[Document]) -> Interchange:
         messages, failures = [], []
         for position, document in enumerate(documents):
             message = self._message(item, box, position, document, last=position == len(documents) - 1)

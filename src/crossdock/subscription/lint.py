@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from itertools import groupby
 
 from crossdock.message.property import Value
@@ -81,9 +81,11 @@ def _duplicates(filters: Mapping[str, Filter]) -> Iterator[Finding]:
 
 
 def _folded(predicate: Predicate) -> tuple[object, ...]:
-    value = predicate.value
+    value, operator = predicate.value, predicate.operator
+    if isinstance(value, tuple) and len(value) == 1:
+        value, operator = value[0], Operator.EQUAL
     values = sorted(map(fold, value), key=repr) if isinstance(value, tuple) else fold(value)
-    return (predicate.property, predicate.operator, values)
+    return (predicate.property, operator, values)
 
 
 def _by_property(group: Group) -> dict[str, list[Predicate]]:
@@ -113,17 +115,30 @@ def _representatives(predicates: Iterable[Predicate]) -> list[Value]:
         value = predicate.value
         for constant in value if isinstance(value, tuple) else [] if value is None else [value]:
             found += _around(constant)
-    return found or ["anything"]
+    return [*found, *_bits(predicates)] or ["anything"]
+
+
+def _bits(predicates: Iterable[Predicate]) -> list[Value]:
+    """The value with every bit that some predicate wants and none forbids: if it does not satisfy all, none does."""
+    wanted, forbidden = 0, 0
+    for predicate in predicates:
+        if predicate.operator is Operator.ANY_BIT and isinstance(predicate.value, int):
+            wanted |= predicate.value
+        elif predicate.operator is Operator.NO_BIT and isinstance(predicate.value, int):
+            forbidden |= predicate.value
+    return [wanted & ~forbidden] if wanted else []
 
 
 def _around(constant: Value) -> list[Value]:
     if isinstance(constant, bool):
         return [True, False]
     if isinstance(constant, int):
-        return [constant - 1, constant, constant + 1, 0, -1, 2**63 - 1]
+        around = [constant - 1, constant, constant + 1, 0, -1, 2**63 - 1]
+        return [value for value in around if -(2**63) <= value < 2**63]
     if isinstance(constant, Decimal):
-        step = Decimal(1).scaleb(-18)
-        return [constant - step, constant, constant + step]
+        with localcontext(prec=60):  # the default would round a step away
+            step = Decimal(1).scaleb(-18)
+            return [constant - step, constant, constant + step]
     if isinstance(constant, float):
         return [math.nextafter(constant, -math.inf), constant, math.nextafter(constant, math.inf), math.nan]
     if isinstance(constant, datetime):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from enum import StrEnum
 from typing import Any
@@ -13,6 +14,8 @@ from crossdock.errors import FilterError, PromotionError
 from crossdock.message.property import PropertyRegistry, PropertyType, Value, format_value, parse_value
 
 GROUP_LIMIT = 256
+PREDICATE_LIMIT = 10_000
+_STORABLE = re.compile("[^\0\ud800-\udfff]*")
 
 
 class Operator(StrEnum):
@@ -107,6 +110,8 @@ def groups_of_filter(filter_: Filter) -> list[list[dict[str, Any]]]:
 def limited(groups: Iterable[Iterable[Predicate]]) -> Filter:
     """A filter of these groups without repeats, if there are not too many."""
     unique = tuple(dict.fromkeys(tuple(dict.fromkeys(group)) for group in groups))
+    if any(len(group) > PREDICATE_LIMIT for group in unique):
+        raise FilterError(f"a group of the filter has more than {PREDICATE_LIMIT:,} predicates; use IN, or split it")
     if len(unique) > GROUP_LIMIT:
         raise FilterError(
             f"the filter needs {len(unique)} groups once it is written as an OR of ANDs, and {GROUP_LIMIT} is "
@@ -164,10 +169,12 @@ def _check_operator(name: str, type_: PropertyType, operator: Operator) -> None:
 
 def _typed_constant(name: str, type_: PropertyType, operator: Operator, constant: object) -> Constant:
     if operator in WITHOUT_VALUE:
+        if constant is not None:
+            raise FilterError(f"{operator} takes no value, and property {name!r} is given one")
         return None
     if operator is not Operator.IN:
         return _typed_value(name, type_, constant, 0)
-    if isinstance(constant, str) or not isinstance(constant, Iterable):
+    if isinstance(constant, str | Mapping) or not isinstance(constant, Iterable):
         raise FilterError(f"IN needs a list of values for property {name!r}")
     values = tuple(dict.fromkeys(_typed_value(name, type_, each, number) for number, each in enumerate(constant)))
     if not values:
@@ -182,12 +189,16 @@ def _typed_value(name: str, type_: PropertyType, constant: object, number: int) 
         raise FilterError(reason, constant=number)
     if not _spelling_fits(type_, constant):
         raise FilterError(f"property {name!r} is {type_}, and {_spelled(constant)} is not", constant=number)
+    if isinstance(constant, date) and not isinstance(constant, datetime):
+        constant = datetime(constant.year, constant.month, constant.day, tzinfo=UTC)
     if isinstance(constant, datetime) and constant.tzinfo is None:
         constant = constant.replace(tzinfo=UTC)
     try:
         value = parse_value(type_, constant if isinstance(constant, str) else format_value(constant))  # type: ignore[arg-type]
     except PromotionError as error:
         raise FilterError(f"property {name!r} is {type_}, and {error}", constant=number) from error
+    if isinstance(value, str) and not _STORABLE.fullmatch(value):
+        raise FilterError(f"property {name!r} is compared with text that cannot be stored", constant=number)
     if value != value:
         raise FilterError(f"property {name!r} is compared with NaN, which equals nothing", constant=number)
     return value
@@ -202,7 +213,7 @@ def _spelling_fits(type_: PropertyType, constant: object) -> bool:
         return type_ in (PropertyType.INTEGER, PropertyType.DECIMAL, PropertyType.FLOAT) or (
             type_ is PropertyType.BOOLEAN and constant in (0, 1)
         )
-    return isinstance(constant, datetime) and type_ is PropertyType.DATETIME
+    return isinstance(constant, date) and type_ is PropertyType.DATETIME
 
 
 def _spelled(constant: object) -> str:

@@ -43,7 +43,7 @@ def parse_filter(registry: PropertyRegistry, text: str) -> Filter:
     """The filter that `text` spells. Errors carry the place in the text."""
     if not text.strip():
         raise FilterError("the filter is empty; leave it out if nothing should be routed here", text=text, position=0)
-    return compile_expression(registry, _Parser(text).parse())
+    return compile_expression(registry, _Parser(text, lambda name: registry.resolve(name) is not None).parse())
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +59,9 @@ class _Token:
 class _Parser:
     """Recursive descent: disjunction, conjunction, negation, primary. One token of look-ahead, two after a name."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, known: Callable[[str], bool]) -> None:
         self.text = text
+        self.known = known
         self.tokens = _tokens(text)
         self.index = 0
         self.nesting = 0
@@ -219,8 +220,16 @@ class _Parser:
         return token
 
     def names_a_property(self) -> bool:
-        """Whether a word such as NOT is used as a property name here: `NOT = 5`."""
-        return self.following.kind == "symbol" and self.following.text in _COMPARISONS
+        """Whether a word such as NOT is used as a property name here: `NOT = 5`, `Not IN (5)`."""
+        following, after = self.following, self.tokens[min(self.index + 2, len(self.tokens) - 1)]
+        if following.kind == "symbol":
+            return following.text in _COMPARISONS
+        return (
+            (following.is_word("IN") and after.text == "(")
+            or (following.is_word("IS") and (after.is_word("NULL") or after.is_word("NOT")))
+            or (following.is_word("NOT") and self.known(self.token.text))
+            or ((following.is_word("LIKE") or following.is_word("BETWEEN")) and after.kind in ("text", "number"))
+        )
 
     def compare(
         self, name: _Token, operator: Operator, constant: object = None, places: tuple[int, ...] = ()
