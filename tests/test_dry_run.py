@@ -78,6 +78,26 @@ def test_lint_finds_what_looks_wrong_and_says_so_by_its_exit_code(walk: Walk, fo
     assert [(row["port"], row["kind"]) for row in json.loads(result.stdout)] == [("EuropeLarge", "contradiction")]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["run"], "Missing argument 'APP'. See: crossdock --help"),
+        (["lint", "orders.yaml", "-o", "xml"], "'xml' is not one of 'table', 'json'. See: crossdock --help"),
+        (["bogus"], "No such command 'bogus'. See: crossdock --help"),
+        (["match", "orders.yaml", "a.json", "--bogus"], "No such option: --bogus. See: crossdock --help"),
+        (["get", "everything"], "There is nothing called 'everything' to list."),
+        (["get", "ports"], "There is no MessageBox in .crossdock."),
+        (["lint", "missing.yaml"], "There is no application file missing.yaml."),
+    ],
+)
+def test_wrong_usage_is_one_sentence_and_exit_code_2(walk: Walk, arguments: list[str], sentence: str) -> None:
+    result = walk.command(*arguments)
+
+    assert (result.returncode, result.stdout) == (2, "")
+    assert sentence in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
 def test_help_answers_without_importing_spark() -> None:
     script = "import sys; sys.argv = ['crossdock', '--help']\ntry:\n  from crossdock.cli import main; main()\nexcept SystemExit: pass\nprint('pyspark' in sys.modules, 'psycopg' in sys.modules)"
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -9,13 +9,21 @@ import sys
 
 def main() -> None:
     """The entry point of the `crossdock` command."""
+    from typer import TyperException
+
     from crossdock.cli.app import app
     from crossdock.errors import CrossdockError
 
     # The pool logs every attempt to reach a database that is away; we say it once, in a sentence.
     logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)
     try:
-        app()
+        sys.exit(app(standalone_mode=False))
+    except TyperException as error:
+        message = str(getattr(error, "format_message", error.__str__)())
+        if message.startswith("Usage:"):  # no command at all: that is the help
+            sys.stderr.write(f"{message}\n")
+            sys.exit(2)
+        _fail(f"{message.rstrip('.')}. See: crossdock --help", 2)
     except CrossdockError as error:
         _fail(str(error), error.exit_code)
     except BrokenPipeError:
