@@ -26,7 +26,7 @@ demo: $(READY) ## Route a few thousand orders from files to files, and show what
 	@$(BIN)/crossdock demo
 
 test: $(READY) ## Run the whole test suite
-	CROSSDOCK_TEST_DATABASE='$(DATABASE)' $(BIN)/python -m pytest $(TESTS)
+	CROSSDOCK_TEST_DATABASE='$(DATABASE)' $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(TESTS)
 
 check: $(READY) ## Lint, check types and check the import contract
 	$(BIN)/ruff check src tests examples

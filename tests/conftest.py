@@ -68,8 +68,20 @@ def existing_server() -> Iterator[str]:
         _create(url, name)
     except psycopg.OperationalError:
         pytest.skip(f"no PostgreSQL server at {url}; name one in CROSSDOCK_TEST_SERVER")
-    yield url.rsplit("/", 1)[0] + f"/{name}"
+    database = url.rsplit("/", 1)[0] + f"/{name}"
+    yield database
+    roles = _host_roles(database)
     _drop(url, name)
+    with psycopg.connect(url, autocommit=True) as connection:
+        for role in roles:
+            connection.execute(f'DROP ROLE "{role}"')
+
+
+def _host_roles(database: str) -> list[str]:
+    """The roles that Crossdock made for the hosts of a MessageBox: they belong to the server, not to the database."""
+    with psycopg.connect(database) as connection:
+        query = "SELECT rolname FROM pg_roles, crossdock.box WHERE rolname LIKE format('crossdock_%s_host_%%', to_hex(number))"
+        return [role for (role,) in connection.execute(query.encode())]
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 
 from box import NOW, an_interchange, count, deployment, ids, listed
 from crossdock.errors import TransientError
-from crossdock.messagebox import agent as agent_module
+from crossdock.messagebox import queues
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.lifeline import Lifeline
 from walk import until
@@ -48,7 +48,7 @@ def released(agent: Agent, host: int, database: str, *, claimed: int) -> None:
 @pytest.fixture(autouse=True)
 def no_grace(monkeypatch: pytest.MonkeyPatch) -> None:
     """The server of the tests has just started; its grace for coming back is tested by itself."""
-    monkeypatch.setattr(agent_module, "_DEAD_GRACE", timedelta(0))
+    monkeypatch.setattr(queues, "_DEAD_GRACE", timedelta(0))
 
 
 def test_reference_is_claimed_by_one_instance_and_gone_when_complete(agent: Agent, database: str) -> None:
@@ -119,7 +119,7 @@ def test_instance_taken_for_dead_cannot_settle_what_is_no_longer_its_own(agent: 
 def test_nobody_is_taken_for_dead_right_after_the_server_started(
     agent: Agent, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(agent_module, "_DEAD_GRACE", timedelta(days=365))
+    monkeypatch.setattr(queues, "_DEAD_GRACE", timedelta(days=365))
     host = published(agent, 1)
     with living(agent, host) as dying:
         agent.dequeue(host, dying.instance, limit=1, now=NOW)

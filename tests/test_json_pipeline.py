@@ -85,6 +85,17 @@ def test_what_is_wrong_keeps_its_bytes_and_says_why(content: bytes, reason: str)
     assert document.body == content
 
 
+def test_nesting_is_limited_in_every_shape_of_file_and_brackets_in_text_do_not_count() -> None:
+    fine, deep = (b'{"a": ' * depth + b'"[{[\\"{"' + b"}" * depth for depth in (500, 501))
+    many = b'{"a": [' + b"[]," * 5000 + b"[]]}"
+
+    assert [document.error for document in execute(fine)] == [None]
+    assert [document.error for document in execute(deep)] == ["the file is nested too deeply"]
+    assert [document.error for document in execute(b"{}\n" + deep)] == [None, "line 2 is nested too deeply"]
+    assert [document.error for document in execute(b"[1, %s]" % deep)] == [None, "element 2 is nested too deeply"]
+    assert [document.error for document in execute(many)] == [None]
+
+
 def test_recoverable_interchange_keeps_the_good_lines_and_the_bytes_of_the_bad_one() -> None:
     documents = execute(b'{"id": "a"}\n{"id": oops}\n{"id": "b"}')
 

@@ -107,13 +107,9 @@ def test_subscription_enlisted_while_publishing_is_not_missed(agent: Agent, data
     assert count(database, "queue") == 2
 
 
-def test_stopped_port_gets_its_reference_suspended(agent: Agent, database: str) -> None:
+def test_stopped_port_gets_its_reference_suspended(agent: Agent) -> None:
     agent.deploy(deployment(Stopped="Region = 'NO'"))
-    with psycopg.connect(database, autocommit=True) as connection:
-        connection.execute("UPDATE crossdock.box SET epoch = epoch + 1")
-        connection.execute(
-            "UPDATE crossdock.subscription SET state = 'stopped', epoch = (SELECT epoch FROM crossdock.box)"
-        )
+    agent.stop("Stopped")
     [sequence] = listed(agent, "a")
 
     published = agent.publish([an_interchange(agent, sequence, {"Region": "NO"})])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
 from pydantic import Field
@@ -17,4 +18,7 @@ class Settings(BaseSettings):
     database: str = ""
     master: str = ""
     spark_ui: bool = False
+    purge_suspended_after: timedelta | None = Field(
+        default=None, gt=timedelta(0), description="age at which suspended messages are ended; never by default"
+    )
     text_limit: int = Field(default=256, gt=0, description="longest promoted text, in characters")

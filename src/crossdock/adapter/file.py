@@ -5,6 +5,7 @@ A file is known by path, inode, modification time and size, so that the same nam
 
 from __future__ import annotations
 
+import filecmp
 import os
 import re
 import time
@@ -149,13 +150,14 @@ def _write(target: Path, message: Message) -> None:
     temporary = target.with_name(f"{_WRITING}{message.id}-{uuid4().hex[:8]}")
     try:
         with temporary.open("xb") as file:
-            file.write(message.body)
+            for chunk in message.parts[0].chunks():
+                file.write(chunk)
             file.flush()
             os.fsync(file.fileno())
         try:
             os.link(temporary, target)
         except FileExistsError:
-            if target.read_bytes() != message.body:
+            if not filecmp.cmp(temporary, target, shallow=False):
                 raise
         _sync(target.parent)
     finally:

@@ -11,7 +11,8 @@ from uuid import UUID
 from crossdock.errors import UsageError
 from crossdock.message.message import Message
 from crossdock.messagebox.agent import Agent
-from crossdock.messagebox.rows import Statistics
+from crossdock.messagebox.rows import Statistics, SuspendedMessage
+from crossdock.receive.location import ReceiveLocation
 
 
 def summary(statistics: Statistics) -> dict[str, Any]:
@@ -37,7 +38,71 @@ def all_delivered(statistics: Statistics) -> bool:
 
 
 def suspended(agent: Agent) -> list[dict[str, Any]]:
-    return [{**asdict(row), "id": str(row.id)} for row in agent.suspended()]
+    return [
+        {
+            name: value
+            for name, value in {**asdict(row), "id": str(row.id)}.items()
+            if name not in ("host_id", "sequence")
+        }
+        for row in agent.suspended()
+    ]
+
+
+def resume(agent: Agent, ids: Sequence[str]) -> list[dict[str, Any]]:
+    """Take suspended messages up again where they stopped, and say what became of each.
+
+    A failed or stopped delivery is tried again, a message nobody wanted is routed again, a document that failed on
+    the way in goes through the pipeline of its receive location from the start.
+    """
+    found = _suspended(agent, ids)
+    kinds = {row.kind for row in found}
+    numbers = list({row.id: None for row in found})
+    queued = agent.resume_deliveries(numbers) if kinds & {"send", "stopped"} else {}
+    routed = agent.route_again(numbers) if "unrouted" in kinds else {}
+    results = []
+    for row in found:
+        match row.kind:
+            case "send" | "stopped":
+                result = "delivered again" if row.id in queued else "resumed by somebody else"
+            case "unrouted":
+                result = "routed" if routed.get(row.id) else "still nobody wants it"
+            case "receive":
+                result = _receive_again(agent, row)
+            case _:
+                result = "cannot be resumed: nobody waits for it any more"
+        results.append({"id": str(row.id), "kind": row.kind, "port": row.port, "result": result})
+    return results
+
+
+def terminate(agent: Agent, ids: Sequence[str]) -> list[dict[str, Any]]:
+    """End suspended messages for good. The bytes are gone with the last reference; save them first."""
+    found = _suspended(agent, ids)
+    ended = agent.terminate([row.id for row in found])
+    return [{"id": str(id_), "ended": count} for id_, count in ended.items()]
+
+
+def _suspended(agent: Agent, ids: Sequence[str]) -> list[SuspendedMessage]:
+    wanted = [_uuid(text) for text in ids]
+    found = agent.suspended(ids=wanted)
+    missing = set(wanted) - {row.id for row in found}
+    if missing:
+        raise UsageError(f"No message {min(missing)} is suspended. List them with: crossdock get suspended")
+    return found
+
+
+def _receive_again(agent: Agent, row: SuspendedMessage) -> str:
+    stored = [each for each in agent.locations() if each[2].get("name") == row.receive_location]
+    if not stored:
+        return f"its receive location {row.receive_location!r} is disabled or gone"
+    location = ReceiveLocation.from_definition(*stored[0])
+    message = agent.messages([row.id])[row.id]
+    interchange = location.again(row.host_id, message, (row.host_id, row.sequence), agent.message_id)
+    if interchange.failures and not interchange.messages and len(interchange.failures) == 1:
+        return f"still fails: {interchange.failures[0].reason}"
+    published = agent.publish([interchange])
+    if not published.interchanges:
+        return "resumed by somebody else"
+    return f"published {published.published}, unrouted {published.unrouted}, suspended {published.suspended}"
 
 
 def save(agent: Agent, ids: Sequence[str], folder: Path) -> list[dict[str, Any]]:
@@ -55,11 +120,12 @@ def _save(message: Message, folder: Path) -> dict[str, Any]:
     target = folder / f"{message.id}{Path(source).suffix}"
     try:
         with target.open("xb") as file:
-            file.write(message.body)
+            for chunk in message.parts[0].chunks():
+                file.write(chunk)
     except FileExistsError as error:
         if target.read_bytes() != message.body:
             raise UsageError(f"{target} exists with other content. Save elsewhere with: --to FOLDER") from error
-    return {"id": str(message.id), "file": str(target), "bytes": len(message.body), "source_file": source or None}
+    return {"id": str(message.id), "file": str(target), "bytes": target.stat().st_size, "source_file": source or None}
 
 
 def _uuid(text: str) -> UUID:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -51,9 +51,15 @@ class Application:
     def __init__(self, name: str) -> None:
         self.name = name
         self._properties: dict[str, PropertyType] = {}
+        self._hosts: list[dict[str, Any]] = []
         self._schemas: list[dict[str, Any]] = []
         self._receive_ports: list[ReceivePort] = []
         self._send_ports: list[SendPort] = []
+
+    def host(self, name: str, *, labels: Sequence[str] = ()) -> Application:
+        """A host that ports and locations may name; it is given messages that carry these labels."""
+        self._hosts.append({"name": name, "labels": list(labels)})
+        return self
 
     def property(self, name: str, type_: str) -> Application:
         """Declare a property that no schema of this application promotes."""
@@ -73,8 +79,9 @@ class Application:
         self._receive_ports.append(port)
         return port
 
-    def send_port(self, name: str, *, filter: Expression | str | None = None) -> SendPort:  # noqa: A002
-        port = SendPort(name, filter)
+    def send_port(self, name: str, *, filter: Expression | str | None = None, **options: Any) -> SendPort:  # noqa: A002
+        """`options`: host, priority, ordered."""
+        port = SendPort(name, filter, options)
         self._send_ports.append(port)
         return port
 
@@ -83,6 +90,7 @@ class Application:
         return ApplicationModel.model_validate(
             {
                 "application": self.name,
+                "hosts": self._hosts,
                 "properties": self._properties,
                 "schemas": self._schemas,
                 "receive_ports": [port.declared() for port in self._receive_ports],
@@ -114,9 +122,10 @@ class ReceivePort:
 class SendPort:
     """Say where it sends by its adapter."""
 
-    def __init__(self, name: str, filter_: Expression | str | None) -> None:
+    def __init__(self, name: str, filter_: Expression | str | None, options: Mapping[str, Any]) -> None:
         self.name = name
         self._filter = filter_
+        self._options = options
         self._transport: dict[str, Any] = {}
 
     def file(self, address: str) -> SendPort:
@@ -125,7 +134,7 @@ class SendPort:
         return self
 
     def declared(self, registry: PropertyRegistry) -> dict[str, Any]:
-        declared = {"name": self.name, **self._transport}
+        declared = {"name": self.name, **self._options, **self._transport}
         if isinstance(self._filter, Expression):
             try:
                 return declared | {"filter": groups_of_filter(compile_expression(registry, self._filter))}

@@ -19,9 +19,6 @@ from crossdock.send.port import PortDefinition
 from crossdock.subscription.predicate import Filter, filter_of_groups
 from crossdock.subscription.text import parse_filter
 
-DEFAULT_HOST = "Default"
-DEFAULT_PRIORITY = 5
-
 
 def deployment_of(application: ApplicationModel, file: Path, *, text_limit: int) -> Deployment:
     """The deployment of the application in `file`, whose addresses are relative to it. Raises ApplicationError."""
@@ -40,10 +37,12 @@ def deployment_of(application: ApplicationModel, file: Path, *, text_limit: int)
         ports = [_port(port, registry, folder) for port in application.send_ports]
     except ApplicationError as error:
         raise ApplicationError(f"{file}: {error}") from error
-    return Deployment(application.application, application.properties, locations, ports)
+    hosts = {host.name: tuple(host.labels) for host in application.hosts}
+    return Deployment(application.application, application.properties, locations, ports, hosts)
 
 
 def _check_names(application: ApplicationModel) -> None:
+    _refuse_repeats("host", (host.name for host in application.hosts))
     _refuse_repeats("schema", (schema.type for schema in application.schemas))
     _refuse_repeats("receive port", (port.name for port in application.receive_ports))
     _refuse_repeats(
@@ -89,8 +88,9 @@ def _location(
         split=location.split,
         interchange=location.interchange,
         text_limit=text_limit,
+        labels=tuple(location.labels),
     )
-    return DeployedLocation(location.name, DEFAULT_HOST, definition.model_dump(mode="json"))
+    return DeployedLocation(location.name, location.host, definition.model_dump(mode="json"))
 
 
 def _schema(location: LocationModel, schemas: Mapping[str, SchemaModel]) -> SchemaModel:
@@ -117,10 +117,11 @@ def _port(port: SendPortModel, registry: PropertyRegistry, folder: Path) -> Depl
     definition = PortDefinition(name=port.name, adapter=port.adapter, address=_absolute(folder, port.address))
     return DeployedPort(
         port.name,
-        DEFAULT_HOST,
-        DEFAULT_PRIORITY,
+        port.host,
+        port.priority,
         compile_filter(registry, port),
         definition.model_dump(mode="json"),
+        ordered=port.ordered,
     )
 
 

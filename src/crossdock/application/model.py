@@ -10,6 +10,7 @@ from pydantic_core import PydanticCustomError
 from crossdock.message.property import PropertyType
 from crossdock.pipeline.json import Split
 
+DEFAULT_HOST = "Default"
 Name = Annotated[str, Field(pattern=r"^[^\x00-\x1f]+$")]
 
 
@@ -17,6 +18,13 @@ class Model(BaseModel):
     """Strict: an unknown key is an error, not a silent miss."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class HostModel(Model):
+    """A named set of queues. A message with labels is given only to a host that has them all."""
+
+    name: Name
+    labels: list[Name] = []
 
 
 class SchemaModel(Model):
@@ -37,6 +45,8 @@ class LocationModel(Model):
     schema_: str | None = Field(default=None, alias="schema")
     split: Split | None = None
     interchange: Literal["recoverable", "standard"] = "recoverable"
+    host: Name = DEFAULT_HOST
+    labels: list[Name] = []
 
 
 class ReceivePortModel(Model):
@@ -67,6 +77,9 @@ class SendPortModel(Model):
     adapter: Literal["file"]
     address: str = Field(min_length=1)
     filter: str | list[list[dict[str, Any]]] | None = None
+    host: Name = DEFAULT_HOST
+    priority: int = Field(default=5, ge=1, le=10)
+    ordered: bool = False
 
     @field_validator("filter", mode="before")
     @classmethod
@@ -85,6 +98,7 @@ class ApplicationModel(Model):
     """Everything that is deployed together."""
 
     application: Name
+    hosts: list[HostModel] = []
     properties: dict[str, PropertyType] = {}
     schemas: list[SchemaModel] = []
     receive_ports: list[ReceivePortModel] = []

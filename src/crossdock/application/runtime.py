@@ -9,11 +9,13 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
-from threading import Event, Lock
+from threading import Event, Lock, Thread
 from typing import IO, Any
 
 from crossdock.application.store import Store
@@ -21,6 +23,10 @@ from crossdock.dataflow.receive import ReceiveFlow
 from crossdock.dataflow.session import start_spark
 from crossdock.errors import HomeInUseError, TransientError, UnavailableError
 from crossdock.host.instance import HostInstance
+from crossdock.maintenance.schedule import Schedule, all_jobs
+from crossdock.maintenance.schedule import run as run_job
+from crossdock.messagebox.agent import Agent
+from crossdock.messagebox.caching import EpochWatch
 from crossdock.messagebox.deployment import Deployment
 from crossdock.messagebox.rows import Statistics
 from crossdock.receive.intake import Intake
@@ -36,14 +42,6 @@ logger = logging.getLogger(__name__)
 Progress = Callable[[str, Statistics], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Marks:
-    """Where this run began, so that it can tell what it did itself."""
-
-    publication: int
-    delivery: int
-
-
 def run(deployment: Deployment, settings: Settings, *, until_idle: bool, stop: Event, progress: Progress) -> Statistics:
     """Deploy and run everything on this machine until `stop` is set or, with `until_idle`, nothing is left to do."""
     with ExitStack() as stack:
@@ -53,13 +51,23 @@ def run(deployment: Deployment, settings: Settings, *, until_idle: bool, stop: E
         stack.callback(store.close)
         agent.create()
         agent.deploy(deployment)
-        begin = agent.statistics()
-        runtime = Runtime(settings, store, Marks(begin.last_publication, begin.last_delivery), progress)
+        _create_roles(agent, settings)
+        runtime = Runtime(settings, store, agent.statistics(), progress)
         with ExitStack() as parts:
             runtime.start(parts)
             runtime.work(stop, until_idle=until_idle)
             runtime.report("stopping")
+        runtime.clean_up()
         return runtime.report("stopped")
+
+
+def _create_roles(agent: Agent, settings: Settings) -> None:
+    """On a server, a database role for each host; where we may not make roles, that is the administrator's to do."""
+    if settings.database:
+        try:
+            agent.create_host_roles()
+        except UnavailableError as error:
+            logger.debug("No roles were made for the hosts: %s", error)
 
 
 @contextmanager
@@ -92,12 +100,15 @@ def _owner(file: IO[str]) -> str:
 class Runtime:
     """The running parts of one process."""
 
-    def __init__(self, settings: Settings, store: Store, marks: Marks, progress: Progress) -> None:
+    def __init__(self, settings: Settings, store: Store, begin: Statistics, progress: Progress) -> None:
         self._settings = settings
         self._store = store
         self._agent = store.agent
-        self._marks = marks
+        self._begin = begin
         self._progress = progress
+        self._jobs = all_jobs(store.agent, purge_suspended_after=settings.purge_suspended_after)
+        self._watching = Event()
+        self._next_report = 0.0
         self._intake = Intake(store.agent)
         self._epoch = -1
         self._refreshing = Lock()
@@ -108,10 +119,14 @@ class Runtime:
         self._flow: ReceiveFlow | None = None
 
     def start(self, stack: ExitStack) -> None:
-        """Start hosts, then Spark; `stack` stops them in the opposite order."""
+        """Start hosts and maintenance, then Spark; `stack` stops them in the opposite order."""
         self._refresh()
+        schedule = Schedule(self._jobs)
+        schedule.start()
+        stack.callback(schedule.stop)
+        self._start_watch(stack)
         for host_id in self._agent.hosts().values():
-            host = HostInstance(self._agent, host_id, self._services)
+            host = HostInstance(self._agent, host_id, self._service)
             self._hosts.append(host)
             host.start()
             stack.callback(host.stop)
@@ -142,8 +157,15 @@ class Runtime:
         self._flow.check()
         for host in self._hosts:
             host.check()
-        statistics = self.report("running")
-        return new == 0 and self._intake.incomplete == 0 and self._nothing_left(statistics)
+        if new or self._intake.incomplete or not self._idle():
+            self._report_now_and_then()
+            return False
+        return self._nothing_left(self.report("running"))
+
+    def _idle(self) -> bool:
+        """Cheap to ask, unlike counting."""
+        now = datetime.now(UTC)
+        return all(self._agent.idle(host, now=now) for host in self._agent.hosts().values())
 
     def _nothing_left(self, statistics: Statistics) -> bool:
         if statistics.unread > self._intake.postponed + self._intake.failing or statistics.ready or statistics.claimed:
@@ -152,13 +174,44 @@ class Runtime:
         self._intake.acknowledge({**self._disabled, **self._locations})
         return True
 
+    def clean_up(self) -> None:
+        """Once more, now that nothing happens: twice, since a part goes in the round after its message."""
+        for _ in range(2):
+            for job in self._jobs:
+                run_job(job)
+
+    def _report_now_and_then(self) -> None:
+        """Counting takes time in a large MessageBox: no more than a part of ours."""
+        if time.monotonic() >= self._next_report:
+            began = time.monotonic()
+            self.report("running")
+            self._next_report = began + max(_ROUND_SECONDS, 10 * (time.monotonic() - began))
+
     def report(self, phase: str) -> Statistics:
         """What this run has done so far; shown to whoever watches."""
-        statistics = self._agent.statistics(publication=self._marks.publication, delivery=self._marks.delivery)
+        statistics = self._agent.statistics().since(self._begin)
         # A location that cannot be listed has something unread too, for all we know.
         statistics = replace(statistics, unread=statistics.unread + self._intake.failing)
         self._progress(phase, statistics)
         return statistics
+
+    def _start_watch(self, stack: ExitStack) -> None:
+        """The caching service of this process: follow a new epoch as soon as it is there."""
+        watch = self._agent.watch_epoch()
+        thread = Thread(target=self._watch, args=[watch], name="caching", daemon=True)
+        thread.start()
+        stack.callback(thread.join)
+        stack.callback(self._watching.set)
+
+    def _watch(self, watch: EpochWatch) -> None:
+        while not self._watching.is_set():
+            try:
+                watch.wait()
+                self._refresh()
+            except TransientError as error:
+                logger.debug("The configuration is not refreshed: %s", error)
+                self._watching.wait(_RECONNECT_SECONDS)
+        watch.close()
 
     def _refresh(self) -> None:
         """Follow changes of the configuration."""
@@ -171,10 +224,11 @@ class Runtime:
             self._ports = {id_: SendPort.from_definition(kept) for id_, _, kept in self._agent.services()}
             self._epoch = epoch
 
-    def _services(self) -> Mapping[int, SendPort]:
+    def _service(self, service_id: int) -> SendPort | None:
         """For the hosts: a reference may be for a port that was deployed a moment ago."""
-        self._refresh()
-        return self._ports
+        if service_id not in self._ports:
+            self._refresh()
+        return self._ports.get(service_id)
 
 
 def _at_work(definitions: Iterable[tuple[int, int, dict[str, Any]]]) -> dict[int, ReceiveLocation]:

@@ -32,6 +32,9 @@ Home = Annotated[Path | None, typer.Option(help="Where the embedded PostgreSQL a
 Database = Annotated[str | None, typer.Option(help="URL of a PostgreSQL server, instead of the embedded one.")]
 Master = Annotated[str | None, typer.Option(help="URL of a Spark master, instead of Spark on this machine.")]
 Output = Annotated[Format, typer.Option("-o", "--output", help="How to print.")]
+MessageIds = Annotated[list[str], typer.Argument(metavar="ID...", help="Message ids, as `get suspended` shows them.")]
+PortName = Annotated[str, typer.Argument(metavar="NAME", help="A send port, as `get ports` shows it.")]
+LocationName = Annotated[str, typer.Argument(metavar="NAME", help="A receive location, as `get locations` shows it.")]
 ApplicationFile = Annotated[Path, typer.Argument(metavar="APP", help="The application: a .yaml or .py file.")]
 
 
@@ -69,12 +72,12 @@ def run(
 
 @app.command()
 def get(
-    what: Annotated[str, typer.Argument(metavar="ports|locations|suspended", help="What to list.")],
+    what: Annotated[str, typer.Argument(metavar="ports|locations|subscriptions|suspended|hosts", help="What to list.")],
     home: Home = None,
     database: Database = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """List send ports, receive locations or suspended messages."""
+    """List send ports, receive locations, subscriptions, suspended messages or hosts."""
     from crossdock.administration.service import suspended
     from crossdock.application.store import opened
     from crossdock.cli.output import brief, print_rows
@@ -83,7 +86,9 @@ def get(
     lists: dict[str, Any] = {
         "ports": lambda agent: agent.list_ports(),
         "locations": lambda agent: agent.list_locations(),
+        "subscriptions": lambda agent: agent.list_subscriptions(),
         "suspended": suspended,
+        "hosts": lambda agent: agent.list_hosts(),
     }
     if what not in lists:
         raise UsageError(f"There is nothing called {what!r} to list. Choose one of: {', '.join(lists)}.")
@@ -100,7 +105,7 @@ def get(
 
 @app.command()
 def save(
-    ids: Annotated[list[str], typer.Argument(metavar="ID...", help="Message ids, as `get suspended` shows them.")],
+    ids: MessageIds,
     to: Annotated[Path, typer.Option(help="The folder to write to.")] = Path(),
     home: Home = None,
     database: Database = None,
@@ -114,6 +119,58 @@ def save(
     with opened(_existing(_settings(home=home, database=database))) as agent:
         rows = save_messages(agent, ids, to)
     print_rows(rows, output, empty="Nothing was saved.")
+
+
+@app.command()
+def resume(ids: MessageIds, home: Home = None, database: Database = None, output: Output = Format.TABLE) -> None:
+    """Take suspended messages up again: deliver, route or receive them once more."""
+    from crossdock.administration.service import resume as resume_messages
+
+    _act(resume_messages, ids, home, database, output)
+
+
+@app.command()
+def terminate(ids: MessageIds, home: Home = None, database: Database = None, output: Output = Format.TABLE) -> None:
+    """End suspended messages for good. Save them first if their bytes are still needed."""
+    from crossdock.administration.service import terminate as terminate_messages
+
+    _act(terminate_messages, ids, home, database, output)
+
+
+@app.command()
+def start(name: PortName, home: Home = None, database: Database = None, output: Output = Format.TABLE) -> None:
+    """Start a send port, and resume what was suspended because it was stopped."""
+    _change("start", name, home, database, output)
+
+
+@app.command()
+def stop(name: PortName, home: Home = None, database: Database = None, output: Output = Format.TABLE) -> None:
+    """Stop a send port: what matches it from now on is suspended until it is started again."""
+    _change("stop", name, home, database, output)
+
+
+@app.command()
+def enlist(name: PortName, home: Home = None, database: Database = None, output: Output = Format.TABLE) -> None:
+    """Give an unenlisted send port its subscription, stopped."""
+    _change("enlist", name, home, database, output)
+
+
+@app.command()
+def unenlist(name: PortName, home: Home = None, database: Database = None, output: Output = Format.TABLE) -> None:
+    """Take the subscription of a send port away: nothing matches it any more."""
+    _change("unenlist", name, home, database, output)
+
+
+@app.command()
+def enable(name: LocationName, home: Home = None, database: Database = None) -> None:
+    """Let a receive location receive."""
+    _enable(name, home, database, enabled=True)
+
+
+@app.command()
+def disable(name: LocationName, home: Home = None, database: Database = None) -> None:
+    """Let a receive location rest; what has arrived there waits."""
+    _enable(name, home, database, enabled=False)
 
 
 @app.command()
@@ -191,13 +248,67 @@ def bench_matching(
 ) -> None:
     """Match generated messages against generated subscriptions; rates are per CPU second of one core."""
     from crossdock.bench.matching import bench_matching as measure
-    from crossdock.cli.output import print_json, print_rows
+    from crossdock.cli.output import print_figures
 
-    figures = measure(subscriptions, case)
-    if output is Format.JSON:
-        print_json(figures)
-    else:
-        print_rows([{"figure": name, "value": str(value)} for name, value in figures.items()], output, empty="")
+    print_figures(measure(subscriptions, case), output)
+
+
+@bench.command("queue")
+def bench_queue(
+    messages: Annotated[int, typer.Option(min=1, help="How many messages in each round.")] = 50_000,
+    subscriptions: Annotated[int, typer.Option(min=3, help="How many subscriptions; three match.")] = 1_000,
+    body: Annotated[int, typer.Option(min=0, help="Bytes in the body of a message.")] = 1_024,
+    rounds: Annotated[int, typer.Option(min=1, help="Publishing and its baseline take turns so often.")] = 3,
+    reader_seconds: Annotated[float, typer.Option(min=0, help="How long a reader stays in its transaction.")] = 60.0,
+    database: Annotated[str, typer.Option(help="An empty database to use, instead of an embedded one.")] = "",
+    output: Output = Format.TABLE,
+) -> None:
+    """Publish and deliver messages as fast as the MessageBox can, against plain COPY of the same rows."""
+    from crossdock.bench.queue import bench_queue as measure
+    from crossdock.cli.output import print_figures, stages
+
+    with stages() as show:
+        figures = measure(
+            messages=messages,
+            subscriptions=subscriptions,
+            body=body,
+            rounds=rounds,
+            reader_seconds=reader_seconds,
+            database=database,
+            progress=show,
+        )
+    print_figures(figures, output)
+
+
+def _act(action: Any, ids: list[str], home: Path | None, database: str | None, output: Format) -> None:
+    """Do something to suspended messages, and print what became of each."""
+    from crossdock.application.store import opened
+    from crossdock.cli.output import print_rows
+
+    with opened(_existing(_settings(home=home, database=database))) as agent:
+        rows = action(agent, ids)
+    print_rows(rows, output, empty="There was nothing to do.")
+
+
+def _change(verb: str, name: str, home: Path | None, database: str | None, output: Format) -> None:
+    """Change the state of a send port, and print the change."""
+    from dataclasses import asdict
+
+    from crossdock.application.store import opened
+    from crossdock.cli.output import print_rows
+
+    with opened(_existing(_settings(home=home, database=database))) as agent:
+        transition = getattr(agent, verb)(name)
+    print_rows([asdict(transition)], output, empty="")
+
+
+def _enable(name: str, home: Path | None, database: str | None, *, enabled: bool) -> None:
+    from crossdock.application.store import opened
+
+    with opened(_existing(_settings(home=home, database=database))) as agent:
+        changed = agent.enable(name, enabled=enabled)
+    state = "enabled" if enabled else "disabled"
+    typer.echo(f"Receive location {name!r} is {'now' if changed else 'already'} {state}.")
 
 
 def _settings(**given: Any) -> Settings:

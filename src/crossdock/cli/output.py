@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -98,6 +98,25 @@ def print_routes(routes: Sequence[Routed], explanations: Sequence[Mapping[str, l
             out.print(f"  {port}: {verdict}", markup=False, highlight=False)
             for line in lines:
                 out.print(f"  {line}", markup=False, highlight=False)
+
+
+def print_figures(figures: Mapping[str, Any], format_: Format) -> None:
+    """What a benchmark measured."""
+    if format_ is Format.JSON:
+        print_json(figures)
+    else:
+        print_rows([{"figure": name, "value": str(value)} for name, value in figures.items()], format_, empty="")
+
+
+@contextmanager
+def stages() -> Iterator[Callable[[str], None]]:
+    """Say what is being done, on standard error: one line that changes on a terminal."""
+    err = console(stderr=True)
+    if err.is_terminal:
+        with err.status("starting") as status:
+            yield status.update
+    else:
+        yield lambda text: err.print(text, highlight=False)
 
 
 class Progress:

@@ -130,7 +130,7 @@ def receive_ranges(database: str, index_folder: Path) -> Callable[[Iterator[pa.R
 
 @dataclass(slots=True)
 class _Worker:
-    """What a Spark Python worker keeps between tasks: its agent and the locations of the current epoch."""
+    """What a Spark Python worker keeps between tasks: its agent and the receive locations as they are now."""
 
     agent: Agent
     box: int
@@ -155,7 +155,7 @@ class _Worker:
             yield from self._publish(pending)
 
     def _refresh(self) -> None:
-        epoch = self.agent.epoch()
+        epoch = self.agent.location_epoch()
         if epoch != self.epoch:
             definitions = self.agent.locations()
             self.locations = {
@@ -180,9 +180,9 @@ class _Worker:
         """Publish together; what the MessageBox cannot take is found one by one and suspended whole."""
         started = time.perf_counter()
         try:
-            published = self.agent.publish([interchange for _, interchange in pending], epoch=self.epoch)
+            published = self.agent.publish([interchange for _, interchange in pending], location_epoch=self.epoch)
         except EpochMovedError:
-            yield from self.receive([item for item, _ in pending])  # the configuration changed: read them again
+            yield from self.receive([item for item, _ in pending])  # the locations changed: read them again
             return
         except CrossdockError:
             raise

@@ -16,29 +16,37 @@ from crossdock.message.property import PropertyType, Value, format_value, parse_
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Immutable; `promote` and `write` give a new one. Writing demotes, writing None removes."""
+    """Immutable; `promote` and `write` give a new one. Writing demotes, writing None removes.
+
+    Only a host that has all the `labels` of a message is given it.
+    """
 
     promoted: Mapping[str, Value] = field(default_factory=dict)
     written: Mapping[str, Value] = field(default_factory=dict)
+    labels: frozenset[str] = frozenset()
 
     def promote(self, name: str, value: Value) -> Context:
-        return Context({**self.promoted, name: value}, _without(self.written, name))
+        return Context({**self.promoted, name: value}, _without(self.written, name), self.labels)
 
     def write(self, name: str, value: Value | None) -> Context:
         written = _without(self.written, name)
-        return Context(_without(self.promoted, name), written if value is None else {**written, name: value})
+        kept = written if value is None else {**written, name: value}
+        return Context(_without(self.promoted, name), kept, self.labels)
 
     def get(self, name: str) -> Value | None:
         """The value, promoted or written; None if there is none."""
         return self.promoted.get(name, self.written.get(name))
 
     def to_json(self) -> bytes:
-        return msgspec.json.encode({"promoted": _encode(self.promoted), "written": _encode(self.written)})
+        kept: dict[str, object] = {"promoted": _encode(self.promoted), "written": _encode(self.written)}
+        if self.labels:
+            kept["labels"] = sorted(self.labels)
+        return msgspec.json.encode(kept)
 
     @classmethod
     def from_json(cls, document: bytes | str) -> Context:
         kept = msgspec.json.decode(document)
-        return cls(_decode(kept["promoted"]), _decode(kept["written"]))
+        return cls(_decode(kept["promoted"]), _decode(kept["written"]), frozenset(kept.get("labels", ())))
 
 
 def _without(values: Mapping[str, Value], name: str) -> Mapping[str, Value]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NewType
+from typing import BinaryIO, NewType
 from uuid import UUID
 
 from crossdock.message.context import Context
@@ -12,6 +13,7 @@ MessageId = NewType("MessageId", UUID)
 
 _POSITION_LOW_BITS = 24
 BOX_BITS = 38
+_CHUNK_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +23,23 @@ class Part:
     name: str
     body: bytes
 
+    def chunks(self) -> Iterator[bytes]:
+        yield self.body
+
+
+@dataclass(frozen=True, slots=True)
+class StreamedPart:
+    """A part that is too large to hold; every call of `open` reads it from its beginning."""
+
+    name: str
+    open: Callable[[], BinaryIO]
+
+    def chunks(self) -> Iterator[bytes]:
+        """The content, 1 MB at a time."""
+        with self.open() as stream:
+            while chunk := stream.read(_CHUNK_BYTES):
+                yield chunk
+
 
 @dataclass(frozen=True, slots=True)
 class Message:
@@ -28,11 +47,12 @@ class Message:
 
     id: MessageId
     context: Context
-    parts: tuple[Part, ...]
+    parts: tuple[Part | StreamedPart, ...]
 
     @property
     def body(self) -> bytes:
-        return self.parts[0].body
+        """The whole body; `parts[0].chunks()` does not hold a large one in memory."""
+        return b"".join(self.parts[0].chunks())
 
 
 def message_id(box: int, sequence: int, position: int) -> MessageId:

@@ -1,80 +1,61 @@
 """The Message Agent: the only door to the MessageBox. Each method is one verb and runs the statement of that name.
 
 An agent is safe to share between threads. It reconnects by itself; what fails because PostgreSQL is away is a
-TransientError.
+TransientError. The verbs are kept by what they are about: `ledger.py`, `queues.py`, `subscriptions.py`,
+`suspensions.py`, `cleanup.py`; publishing and questions are here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from datetime import datetime, timedelta
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
+from threading import Lock
 from typing import Any
 from uuid import UUID
 
 import psycopg
-from psycopg.rows import class_row, dict_row
-from psycopg_pool import ConnectionPool, PoolTimeout
+from psycopg.rows import class_row
 
-from crossdock.errors import TransientError, UnavailableError, UsageError
-from crossdock.message.context import Context
-from crossdock.message.message import Message, MessageId, Part
+from crossdock.errors import UnavailableError, UsageError
+from crossdock.message.message import MessageId, message_id
 from crossdock.message.property import PropertyType
-from crossdock.messagebox.deployment import Deployment, deploy
-from crossdock.messagebox.lifeline import INSTANCE_LOCK, Lifeline, channel
+from crossdock.messagebox.caching import EpochWatch
+from crossdock.messagebox.cleanup import Cleanup
+from crossdock.messagebox.database import one_line
+from crossdock.messagebox.ledger import Ledger
 from crossdock.messagebox.load import load_filters, load_router
-from crossdock.messagebox.migrate import SCHEMA, check_server, migrate
+from crossdock.messagebox.migrate import check_server, migrate
 from crossdock.messagebox.publish import SUBSCRIPTION_LOCK, EpochMovedError, publish
-from crossdock.messagebox.rows import Published, Reference, Statistics, SuspendedMessage, storable
+from crossdock.messagebox.rows import Published, Statistics
 from crossdock.messagebox.statement import statement
-from crossdock.receive.interchange import IntakeItem, Interchange
+from crossdock.messagebox.subscriptions import Subscriptions
+from crossdock.messagebox.suspensions import Suspensions, reroute
+from crossdock.receive.interchange import Interchange
 from crossdock.subscription.predicate import Filter
 from crossdock.subscription.router import Router
-
-_INTAKE_LOCK = 0x0C05_5D0E
-_DEAD_GRACE = timedelta(seconds=5)
-_SESSION = {
-    # Publishing re-reads the epoch as its last step, and must see what others have committed since it began.
-    "default_transaction_isolation": "read committed",
-    "idle_in_transaction_session_timeout": "60s",
-    "tcp_keepalives_idle": "30",
-    "tcp_keepalives_interval": "10",
-    "tcp_keepalives_count": "3",
-    "tcp_user_timeout": "60s",
-}
-
 
 __all__ = ["Agent", "EpochMovedError"]
 
 
-class Agent:
+class Agent(Ledger, Suspensions, Subscriptions, Cleanup):
     """Opens connections when they are needed. Close it, or use it in a `with`."""
 
     def __init__(self, database: str, *, connections: int = 8, index_folder: Path | None = None) -> None:
         """`index_folder`: where processes of one machine share the files of the subscription index."""
-        self.database = database
+        super().__init__(database, connections=connections)
         self._index_folder = index_folder
         self._router: Router | None = None
-        self._pool = ConnectionPool(
-            database,
-            min_size=0,
-            max_size=connections,
-            configure=_configure,
-            check=ConnectionPool.check_connection,
-            timeout=5,
-            reconnect_timeout=0,
-            open=True,
-        )
+        self._loading = Lock()
+        self._ids = _MessageIds(self)
 
     def __enter__(self) -> Agent:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def close(self) -> None:
-        self._pool.close()
 
     # The MessageBox itself
 
@@ -89,9 +70,17 @@ class Agent:
             with psycopg.connect(self.database, connect_timeout=10) as connection:
                 return check_server(connection)
         except psycopg.OperationalError as error:
-            raise UnavailableError(f"The database cannot be reached: {_one_line(error)}") from error
+            raise UnavailableError(f"The database cannot be reached: {one_line(error)}") from error
         except psycopg.ProgrammingError as error:
-            raise UsageError(f"--database is not the URL of a PostgreSQL database: {_one_line(error)}") from error
+            raise UsageError(f"--database is not the URL of a PostgreSQL database: {one_line(error)}") from error
+
+    def create_host_roles(self) -> list[str]:
+        """One database role for each host, which reaches the queues of that host only; gives their names."""
+        try:
+            with self._connection() as connection, connection.transaction():
+                return [row[0] for row in connection.execute("SELECT create_host_role(name) FROM host ORDER BY id")]
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise UnavailableError(f"The database user may not create roles: {one_line(error)}") from error
 
     def box_number(self) -> int:
         return int(self._value("SELECT number FROM box"))
@@ -99,156 +88,88 @@ class Agent:
     def epoch(self) -> int:
         return int(self._value("SELECT epoch FROM box"))
 
-    # Intake ledger
+    def location_epoch(self) -> int:
+        return int(self._value("SELECT location_epoch FROM box"))
 
-    def list_intake(self, items: Sequence[tuple[int, bytes, int]]) -> int:
-        """Enter (location, identity, size) of sources in the ledger; gives how many were new."""
-        parameters = {
-            "location": [location for location, _, _ in items],
-            "identity": [identity for _, identity, _ in items],
-            "size": [size for _, _, size in items],
-            "lock": _INTAKE_LOCK,
-        }
-        return len(self._rows("list_intake", parameters)) if items else 0
-
-    def next_intake_offset(self, start: int, *, items: int, size: int) -> int:
-        """The ledger sequence up to which the next batch reads; `start` if there is nothing."""
-        [(end,)] = self._rows("next_intake_offset", {"start": start, "items": items, "bytes": size})
-        return start if end is None else int(end)
-
-    def read_intake(self, start: int, end: int) -> list[IntakeItem]:
-        return [IntakeItem(*row) for row in self._rows("read_intake", {"start": start, "end": end})]
-
-    def settled_intake(self, *, after: int, limit: int = 1000) -> list[tuple[int, int, bytes]]:
-        """(sequence, location, identity) of published sources that are still in the ledger."""
-        return [(row[0], row[1], row[2]) for row in self._rows("settled_intake", {"after": after, "limit": limit})]
-
-    def forget_intake(self, sequences: Sequence[int]) -> None:
-        """Published and removed: delete the ledger rows."""
-        if sequences:
-            self._run("forget_intake", {"sequence": list(sequences)})
-
-    def abandon_intake(self, sequences: Sequence[int]) -> None:
-        """Not to be read, or not now: delete the ledger rows, except of what somebody published meanwhile."""
-        if not sequences:
-            return
-        with self._connection() as connection, connection.transaction():
-            # Lock, then look: the second statement sees what a publisher committed while the first one waited.
-            connection.execute("SELECT FROM intake WHERE sequence = ANY(%s) FOR UPDATE", [list(sequences)])
-            connection.execute(statement("abandon_intake"), {"sequence": list(sequences)})
+    def watch_epoch(self) -> EpochWatch:
+        """Hears of a new epoch as soon as it is there."""
+        interval, _ = self.service_classes()["caching"]
+        return EpochWatch(self._connect, interval.total_seconds())
 
     # Publishing
 
-    def publish(self, interchanges: Sequence[Interchange], *, epoch: int | None = None) -> Published:
+    def message_id(self) -> MessageId:
+        """A new id, for a message that running code publishes."""
+        return self._ids.next()
+
+    def publish(self, interchanges: Sequence[Interchange], *, location_epoch: int | None = None) -> Published:
         """Publish each interchange exactly once; those published before are skipped.
 
-        If the subscriptions change meanwhile they are matched again, unless the interchanges were read by the
-        configuration of `epoch`: then EpochMovedError asks the caller to read them again.
+        If the subscriptions change meanwhile they are matched again. If `location_epoch` is given and the receive
+        locations have changed since, EpochMovedError asks the caller to read the interchanges again.
         """
         if not interchanges:
             return Published()
-        while True:
-            router = self.router()
+        try:
+            router = self._router or self.router()
+            with self._connection() as connection:
+                published = publish(connection, router, interchanges, location_epoch=location_epoch)
+        except EpochMovedError:
+            published = self._publish_alone(interchanges, location_epoch)
+        self._notify(published.hosts)
+        return published
+
+    def _publish_alone(self, interchanges: Sequence[Interchange], location_epoch: int | None) -> Published:
+        """The second attempt: subscriptions stay as they are until it is done, so that there is no third."""
+        with self._subscriptions_held_still() as connection:
+            router = self._load(connection)
+            return publish(connection, router, interchanges, location_epoch=location_epoch)
+
+    def route_again(self, ids: Sequence[UUID]) -> dict[UUID, bool]:
+        """Route unrouted messages again; for each that is unrouted, whether somebody wants it now."""
+        with self._subscriptions_held_still() as connection:
+            routed, hosts = reroute(connection, self._load(connection), ids, self._messages)
+        self._notify(hosts)
+        return routed
+
+    @contextmanager
+    def _subscriptions_held_still(self) -> Iterator[psycopg.Connection]:
+        """Nobody changes subscriptions meanwhile; the transactions are up to the caller."""
+        with self._connection() as connection:
+            connection.execute("SELECT pg_advisory_lock_shared(%s)", [SUBSCRIPTION_LOCK])
             try:
-                if epoch is not None and router.epoch != epoch:
-                    raise EpochMovedError
-                with self._connection() as connection:
-                    published = publish(connection, router, interchanges)
-            except EpochMovedError:
-                if epoch is not None:
-                    raise
-                continue
-            self._notify(published.hosts)
-            return published
+                yield connection
+            finally:
+                # If the session is gone, so is the lock; what was committed must not look as if it had failed.
+                with suppress(psycopg.Error):
+                    connection.execute("SELECT pg_advisory_unlock_shared(%s)", [SUBSCRIPTION_LOCK])
 
     def router(self) -> Router:
         """The router of the current epoch, kept until the epoch moves."""
         if self._router is None or self._router.epoch != self.epoch():
             with self._connection() as connection:
-                self._router = load_router(connection, self._router, self._index_folder)
+                return self._load(connection)
         return self._router
+
+    def _load(self, connection: psycopg.Connection) -> Router:
+        with self._loading:
+            self._router = load_router(connection, self._router, self._index_folder)
+            return self._router
 
     def filters(self) -> dict[int, Filter]:
         """The filters of all subscriptions, as objects."""
         with self._connection() as connection:
             return load_filters(connection)
 
-    def _notify(self, hosts: Iterable[int]) -> None:
-        """Wake the hosts after the commit; inside the transaction NOTIFY would serialise commits."""
-        with self._connection() as connection:
-            for host in hosts:
-                connection.execute("SELECT pg_notify(%s, '')", [channel(host)])
-
-    # Hosts
-
-    def lifeline(self, host_id: int) -> Lifeline:
-        """The life of a new host instance."""
-        return Lifeline(self._connect, host_id)
-
-    def _connect(self) -> psycopg.Connection:
-        connection = psycopg.connect(self.database, autocommit=True)
-        _configure(connection)
-        return connection
-
-    def dequeue(self, host_id: int, instance: int, *, limit: int, now: datetime) -> list[Reference]:
-        """Claim up to `limit` references, in order of priority, with their messages."""
-        parameters = {"host": host_id, "instance": instance, "limit": limit, "now": now}
-        claimed = self._rows("dequeue", parameters)
-        messages = self.messages([row[2] for row in claimed])
-        return [
-            Reference(sequence, service, attempt, messages[message])
-            for _, sequence, message, service, attempt in sorted(claimed)
-        ]
-
-    def complete(self, host_id: int, instance: int, sequences: Sequence[int], *, now: datetime) -> None:
-        if sequences:
-            self._run("complete", _settlement(host_id, instance, sequences, now))
-
-    def retry(
-        self, host_id: int, instance: int, outcomes: Sequence[tuple[int, datetime, str]], *, now: datetime
-    ) -> None:
-        """Try these again later: (sequence, due, reason)."""
-        if outcomes:
-            parameters = _settlement(host_id, instance, [sequence for sequence, _, _ in outcomes], now)
-            parameters |= {
-                "due_at": [due for _, due, _ in outcomes],
-                "reason": [storable(why) for _, _, why in outcomes],
-            }
-            self._run("retry", parameters)
-
-    def suspend(self, host_id: int, instance: int, outcomes: Sequence[tuple[int, str]], *, now: datetime) -> None:
-        if outcomes:
-            parameters = _settlement(host_id, instance, [sequence for sequence, _ in outcomes], now)
-            self._run("suspend", parameters | {"reason": [storable(why) for _, why in outcomes]})
-
-    def requeue_due(self, host_id: int, *, now: datetime) -> None:
-        self._run("requeue_due", {"host": host_id, "now": now})
-
-    def release_dead(self, host_id: int) -> None:
-        """Free what host instances that no longer live had claimed."""
-        self._run("release_dead", {"host": host_id, "grace": _DEAD_GRACE, "lock": INSTANCE_LOCK})
-
     # Questions
 
-    def messages(self, ids: Sequence[UUID]) -> dict[UUID, Message]:
-        found: dict[UUID, Message] = {}
-        for id_, context, name, body in self._rows("load_messages", {"message": list(dict.fromkeys(ids))}):
-            earlier = found[id_].parts if id_ in found else ()
-            found[id_] = Message(MessageId(id_), Context.from_json(context), (*earlier, Part(name, body)))
-        return found
-
-    def suspended(self, *, limit: int | None = None) -> list[SuspendedMessage]:
-        with self._connection() as connection, connection.cursor(row_factory=dict_row) as cursor:
-            return [_suspended(row) for row in cursor.execute(statement("list_suspended"), {"limit": limit})]
-
-    def statistics(self, *, publication: int = 0, delivery: int = 0) -> Statistics:
-        """What is here now, and what was received and delivered after these marks."""
+    def statistics(self) -> Statistics:
+        """What is here now, and what has gone through since the MessageBox was created."""
         with self._connection() as connection, connection.cursor(row_factory=class_row(Statistics)) as cursor:
-            statistics = cursor.execute(statement("statistics"), {"publication": publication}).fetchone()
-            ports = connection.execute(statement("delivered"), {"delivery": delivery}).fetchall()
+            statistics = cursor.execute(statement("statistics"), {"now": datetime.now(UTC)}).fetchone()
+            ports = connection.execute(statement("delivered")).fetchall()
         assert statistics is not None
-        statistics.ports.update({name: int(count) for name, count in ports})
-        return statistics
+        return replace(statistics, ports={name: int(count) for name, count in ports})
 
     def list_ports(self) -> list[dict[str, Any]]:
         return self._dictionaries("list_ports")
@@ -256,17 +177,18 @@ class Agent:
     def list_locations(self) -> list[dict[str, Any]]:
         return self._dictionaries("list_locations")
 
-    # Deployment
+    def list_hosts(self) -> list[dict[str, Any]]:
+        return self._dictionaries("list_hosts")
 
-    def deploy(self, deployment: Deployment) -> bool:
-        """Make the MessageBox agree with the application; False if it did already. Nobody publishes meanwhile."""
-        with self._connection() as connection, connection.transaction():
-            connection.execute("SELECT pg_advisory_xact_lock(%s)", [SUBSCRIPTION_LOCK])
-            return deploy(connection, deployment)
+    def list_subscriptions(self) -> list[dict[str, Any]]:
+        return self._dictionaries("list_subscriptions")
 
     def properties(self) -> dict[str, PropertyType]:
         """The properties declared for the whole group."""
         return {name: PropertyType(type_) for name, type_ in self._query("SELECT name, type FROM property")}
+
+    def case_sensitive(self) -> bool:
+        return bool(self._value("SELECT case_sensitive FROM box"))
 
     def hosts(self) -> dict[str, int]:
         return dict(self._query("SELECT name, id FROM host ORDER BY id"))
@@ -281,77 +203,20 @@ class Agent:
         """(id, host, definition) of the send ports, also of those no longer enlisted."""
         return [(*row,) for row in self._query("SELECT id, host_id, definition FROM service")]
 
-    # How statements are run
 
-    @contextmanager
-    def _connection(self) -> Iterator[psycopg.Connection]:
-        with _translated(), self._pool.connection() as connection:
-            yield connection
+class _MessageIds:
+    """Ids of this process: one number from the ledger's sequence, and positions counted here."""
 
-    def _rows(self, verb: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-        with self._connection() as connection:
-            return connection.execute(statement(verb), parameters).fetchall()
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+        self._lock = Lock()
+        self._prefix: tuple[int, int] | None = None
+        self._position = 0
 
-    def _run(self, verb: str, parameters: Mapping[str, Any]) -> None:
-        with self._connection() as connection:
-            connection.execute(statement(verb), parameters)
-
-    def _dictionaries(self, verb: str) -> list[dict[str, Any]]:
-        with self._connection() as connection, connection.cursor(row_factory=dict_row) as cursor:
-            return cursor.execute(statement(verb)).fetchall()
-
-    def _query(self, query: str) -> list[tuple[Any, ...]]:
-        with self._connection() as connection:
-            return connection.execute(query).fetchall()
-
-    def _value(self, query: str) -> Any:
-        [row] = self._query(query) or [(None,)]
-        if row[0] is None:
-            raise UnavailableError("The MessageBox has not been created yet. Create it with: crossdock run APP")
-        return row[0]
-
-
-def _configure(connection: psycopg.Connection) -> None:
-    """Our schema, and time-outs after which the server gives up on a client that vanished."""
-    for name, value in {**_SESSION, "search_path": SCHEMA}.items():
-        connection.execute("SELECT set_config(%s, %s, false)", [name, value])
-    connection.commit()
-
-
-@contextmanager
-def _translated() -> Iterator[None]:
-    """What fails because PostgreSQL is away, restarting or untangling a deadlock may work later."""
-    try:
-        yield
-    except (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout) as error:
-        raise TransientError(f"The MessageBox cannot be reached: {_one_line(error)}") from error
-    except psycopg.errors.UndefinedTable as error:
-        raise UnavailableError("The MessageBox has not been created yet. Create it with: crossdock run APP") from error
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())
-
-
-def _settlement(host_id: int, instance: int, sequences: Sequence[int], now: datetime) -> dict[str, Any]:
-    return {"host": host_id, "instance": instance, "sequence": list(sequences), "now": now}
-
-
-def _suspended(row: Mapping[str, Any]) -> SuspendedMessage:
-    context = Context.from_json(row["context"])
-
-    def text(name: str) -> str | None:
-        value = context.get(name)
-        return None if value is None else str(value)
-
-    return SuspendedMessage(
-        id=row["id"],
-        kind=row["kind"],
-        reason=row["reason"],
-        source_file=text("FILE.ReceivedFileName"),
-        receive_location=text("BTS.ReceiveLocationName"),
-        port=row["port"],
-        type=text("BTS.MessageType"),
-        bytes=int(row["bytes"] or 0),
-        suspended_at=row["suspended_at"],
-    )
+    def next(self) -> MessageId:
+        with self._lock:
+            if self._prefix is None:
+                [(number, _)] = self._agent._rows("draw_number", {})
+                self._prefix = self._agent.box_number(), int(number)
+            self._position += 1
+            return message_id(*self._prefix, self._position)

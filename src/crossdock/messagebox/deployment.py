@@ -7,7 +7,7 @@ is touched.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
@@ -30,6 +30,8 @@ class DeployedPort:
     priority: int
     filter: Filter
     definition: Mapping[str, Any]
+    ordered: bool = False
+    two_way: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +45,16 @@ class DeployedLocation:
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """An application as the MessageBox sees it; the definitions are for the processes that run it."""
+    """An application as the MessageBox sees it; the definitions are for the processes that run it.
+
+    `hosts` are those that the application declares, with their labels.
+    """
 
     application: str
     properties: Mapping[str, PropertyType]
     locations: Sequence[DeployedLocation]
     ports: Sequence[DeployedPort]
+    hosts: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
     def digest(self) -> str:
@@ -72,6 +78,7 @@ def deploy(connection: psycopg.Connection, deployment: Deployment) -> bool:
     ).fetchone()
     assert moved is not None
     _declare_properties(connection, deployment.properties)
+    _deploy_hosts(connection, deployment, moved[0])
     _deploy_locations(connection, deployment)
     _deploy_ports(connection, deployment, moved[0])
     return True
@@ -88,44 +95,71 @@ def _declare_properties(connection: psycopg.Connection, properties: Mapping[str,
         )
 
 
+def _deploy_hosts(connection: psycopg.Connection, deployment: Deployment, epoch: int) -> None:
+    for name, labels in deployment.hosts.items():
+        connection.execute("SELECT create_host(%s)", [name])
+        parameters = {"host": name, "labels": sorted(set(labels)), "epoch": epoch}
+        connection.execute(statement("set_labels"), parameters)
+
+
 def _deploy_locations(connection: psycopg.Connection, deployment: Deployment) -> None:
     names = [location.name for location in deployment.locations]
     _refuse_foreign(connection, "receive_location", "Receive location", names, deployment.application)
+    connection.execute("UPDATE box SET location_epoch = location_epoch + 1")
     connection.execute(
-        "UPDATE receive_location SET enabled = false WHERE application = %s AND name <> ALL(%s)",
+        "UPDATE receive_location SET enabled = false, deployed = false WHERE application = %s AND name <> ALL(%s)",
         [deployment.application, names],
     )
     for location in deployment.locations:
-        connection.execute(
-            "INSERT INTO receive_location (name, application, host_id, definition) VALUES (%s, %s, create_host(%s), %s)"
-            " ON CONFLICT (name) DO UPDATE"
-            " SET host_id = excluded.host_id, definition = excluded.definition, enabled = true",
-            [location.name, deployment.application, location.host, Json(location.definition)],
-        )
+        parameters = [location.name, deployment.application, location.host, Json(location.definition)]
+        connection.execute(statement("deploy_location"), parameters)
 
 
 def _deploy_ports(connection: psycopg.Connection, deployment: Deployment, epoch: int) -> None:
     names = [port.name for port in deployment.ports]
     _refuse_foreign(connection, "service", "Send port", names, deployment.application)
-    gone = {"application": deployment.application, "names": names, "epoch": epoch}
-    connection.execute(statement("unenlist_missing"), gone)
-    known = {row[0]: row[1:] for row in connection.execute(statement("list_enlisted"), {"names": names})}
+    gone = connection.execute(
+        "UPDATE service SET deployed = false WHERE application = %s AND deployed AND name <> ALL(%s) RETURNING id",
+        [deployment.application, names],
+    ).fetchall()
+    connection.execute(statement("unenlist"), {"service": [id_ for (id_,) in gone], "epoch": epoch})
+    known = {row[0]: row[1:] for row in connection.execute(statement("list_deployed"), {"names": names})}
     for port in deployment.ports:
-        if known.get(port.name) == (port.host, port.priority, port.definition, _stored_groups(port.filter)):
-            continue
-        row = connection.execute(
-            statement("enlist"),
-            {
-                "name": port.name,
-                "application": deployment.application,
-                "host": port.host,
-                "priority": port.priority,
-                "definition": Json(port.definition),
-                "epoch": epoch,
-            },
-        ).fetchone()
-        assert row is not None
-        _replace_predicates(connection, row[0], port.filter)
+        stored = _stored_groups(port.filter)
+        declared = (port.host, port.priority, port.ordered, port.two_way, port.definition, stored)
+        if known.get(port.name) != declared:
+            _deploy_port(connection, deployment.application, port, epoch)
+
+
+def _deploy_port(connection: psycopg.Connection, application: str, port: DeployedPort, epoch: int) -> None:
+    """Bring one port up to date; its subscription is made anew under the same id, unless it is unenlisted."""
+    parameters = {
+        "name": port.name,
+        "application": application,
+        "host": port.host,
+        "priority": port.priority,
+        "ordered": port.ordered,
+        "two_way": port.two_way,
+        "definition": Json(port.definition),
+        "predicate": Json(_stored_groups(port.filter)),
+    }
+    before = connection.execute("SELECT host_id FROM service WHERE name = %s", [port.name]).fetchone()
+    row = connection.execute(statement("deploy_service"), parameters).fetchone()
+    assert row is not None
+    service, state, host = row
+    if before is not None and before[0] != host:
+        connection.execute(statement("move_references"), {"service": service, "host": host})
+    connection.execute(statement("open_line"), {"service": service})
+    if state != "unenlisted":
+        enlist(connection, service, epoch)
+    if state == "started":
+        connection.execute(statement("resume_stopped"), {"service": service})
+
+
+def enlist(connection: psycopg.Connection, service: int, epoch: int) -> None:
+    """Give a service its subscription, or bring the one it has up to date."""
+    connection.execute(statement("enlist"), {"service": service, "epoch": epoch})
+    connection.execute(statement("insert_predicates"), {"service": service})
 
 
 def _refuse_foreign(
@@ -140,17 +174,10 @@ def _refuse_foreign(
         )
 
 
-def _replace_predicates(connection: psycopg.Connection, subscription: int, filter_: Filter) -> None:
-    connection.execute("DELETE FROM predicate WHERE subscription_id = %s", [subscription])
-    rows = [(subscription, *row) for row in _stored_groups(filter_)]
-    with connection.cursor() as cursor:
-        cursor.executemany("INSERT INTO predicate VALUES (%s, %s, %s, %s, %s, %s, %s, %s)", rows)
-
-
 def _stored_groups(filter_: Filter) -> list[list[Any]]:
     return [
         [number, position, predicate.property, *_stored(predicate)]
-        for number, group in enumerate(filter_.groups)
+        for number, group in enumerate(filter_.groups, start=1)
         for position, predicate in enumerate(group)
     ]
 

@@ -15,6 +15,8 @@ import psycopg
 from crossdock.errors import TransientError
 
 INSTANCE_LOCK = 0x0C05_5D0F
+# Everybody who keeps a copy of the configuration listens here.
+EPOCH_CHANNEL = "crossdock_epoch"
 
 
 class Lifeline:

@@ -44,17 +44,20 @@ def load_router(connection: psycopg.Connection, known: Router | None, folder: Pa
     with connection.transaction():
         # One snapshot: the epoch and the subscriptions belong together.
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-        row = connection.execute("SELECT number, epoch, epoch_token, case_sensitive FROM box").fetchone()
+        query = "SELECT number, epoch, epoch_token, case_sensitive, removals_after FROM box"
+        row = connection.execute(query).fetchone()
         assert row is not None
-        box, epoch, token, case_sensitive = row
+        box, epoch, token, case_sensitive, removals_after = row
         files = _Files(folder, f"{box:010x}", f"{epoch:012}-{token.hex[:12]}")
-        if known is None or known.index.needs_compaction or _much_changed(connection, known):
+        stale = known is not None and (known.epoch < removals_after or known.epoch > epoch)
+        if known is None or stale or known.index.needs_compaction or _much_changed(connection, known):
             return _load_all(connection, epoch, files, case_sensitive=case_sensitive)
         return _load_changes(connection, epoch, files, known)
 
 
 def load_filters(connection: psycopg.Connection) -> dict[int, Filter]:
-    table = _predicates(connection, -1)
+    """The filters as they were declared, without the transport id that every service has."""
+    table = _predicates(connection, -1, first_group=1)
     return {number: Filter(groups) for number, groups in filters_of_table(table, _types(connection)).items()}
 
 
@@ -110,7 +113,7 @@ def _load_all(connection: psycopg.Connection, epoch: int, files: _Files, *, case
         table = _predicates(connection, -1)
         index = SubscriptionIndex.build(table, _types(connection), case_sensitive=case_sensitive)
         files.save(index)
-    return Router(epoch, _subscriptions(connection, -1), index, _types(connection))
+    return _router(connection, epoch, _subscriptions(connection, -1), index, case_sensitive=case_sensitive)
 
 
 def _load_changes(connection: psycopg.Connection, epoch: int, files: _Files, known: Router) -> Router:
@@ -128,16 +131,34 @@ def _load_changes(connection: psycopg.Connection, epoch: int, files: _Files, kno
         index = known.index.with_changes(_predicates(connection, known.epoch), [*removed, *changed], types=types)
         files.save(index)
     kept = {number: each for number, each in known.subscriptions.items() if number not in removed}
-    return Router(epoch, {**kept, **changed}, index, types)
+    return _router(connection, epoch, {**kept, **changed}, index, case_sensitive=known.case_sensitive)
+
+
+def _router(
+    connection: psycopg.Connection,
+    epoch: int,
+    subscriptions: dict[int, Subscription],
+    index: SubscriptionIndex,
+    *,
+    case_sensitive: bool,
+) -> Router:
+    correlations = {id_: tuple(names) for id_, names in connection.execute("SELECT id, property FROM correlation")}
+    return Router(epoch, subscriptions, index, _types(connection), correlations, case_sensitive)
 
 
 def _subscriptions(connection: psycopg.Connection, after: int) -> dict[int, Subscription]:
     rows = connection.execute(statement("load_subscriptions"), {"epoch": after})
-    return {row[0]: Subscription(*row) for row in rows}
+    return {row[0]: _subscription(*row) for row in rows}
 
 
-def _predicates(connection: psycopg.Connection, after: int) -> pa.Table:
-    rows = connection.execute(statement("load_predicates"), {"epoch": after}).fetchall()
+def _subscription(id_: int, service: int, name: str, host: int, state: Any, *rest: Any) -> Subscription:
+    priority, line, two_way, labels = rest
+    return Subscription(id_, service, name, host, state, priority, line, two_way, frozenset(labels))
+
+
+def _predicates(connection: psycopg.Connection, after: int, *, first_group: int = 0) -> pa.Table:
+    parameters = {"epoch": after, "first_group": first_group}
+    rows = connection.execute(statement("load_predicates"), parameters).fetchall()
     columns: list[Any] = list(zip(*rows, strict=True)) if rows else [[] for _ in _COLUMNS]
     arrays = [pa.array(column, field.type) for column, field in zip(columns, _COLUMNS, strict=True)]
     return pa.Table.from_arrays(arrays, schema=_COLUMNS)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Any
+from uuid import UUID
 
 from crossdock.message.message import Message, MessageId
 
@@ -15,7 +18,10 @@ def storable(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What a call put into the MessageBox, without what was published before; `hosts` have new references."""
+    """What a call put into the MessageBox, without what was published before; `hosts` have new references.
+
+    `refused` are requests that more than one partner would have answered; they are among the unrouted.
+    """
 
     interchanges: int = 0
     received: int = 0
@@ -24,16 +30,24 @@ class Published:
     suspended: int = 0
     references: int = 0
     hosts: frozenset[int] = frozenset()
+    refused: Mapping[MessageId, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A claim on one message for one service. `attempt` counts the attempts before this one."""
+    """A claim on one message for one service. `attempt` counts the attempts before this one.
+
+    `line` is not 0 where it is one of an ordered service, or only for this host instance. `instance` is the running
+    instance it is for, if its subscription is one of an instance.
+    """
 
     sequence: int
     service_id: int
     attempt: int
     message: Message
+    line: int = 0
+    instance: UUID | None = None
+    subscription_id: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +63,14 @@ class SuspendedMessage:
     type: str | None
     bytes: int
     suspended_at: datetime
+    host_id: int
+    sequence: int
+    nearest_misses: Sequence[Mapping[str, Any]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """What the MessageBox holds now, and what went through it since a mark."""
+    """What the MessageBox holds now, and what has gone through it."""
 
     unread: int = 0
     ready: int = 0
@@ -63,10 +80,14 @@ class Statistics:
     unrouted: int = 0
     received: int = 0
     published: int = 0
-    last_publication: int = 0
-    last_delivery: int = 0
-    ports: dict[str, int] = field(default_factory=dict)
+    ports: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def delivered(self) -> int:
         return sum(self.ports.values())
+
+    def since(self, begin: Statistics) -> Statistics:
+        """The same, with what went through it counted from there on."""
+        ports = {name: count - begin.ports.get(name, 0) for name, count in self.ports.items()}
+        received, published = self.received - begin.received, self.published - begin.published
+        return replace(self, received=received, published=published, ports=ports)

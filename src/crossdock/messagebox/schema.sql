@@ -5,15 +5,20 @@ CREATE TABLE box (
     case_sensitive  boolean     NOT NULL,
     epoch           bigint      NOT NULL DEFAULT 1,
     created_at      timestamptz NOT NULL DEFAULT now(),
-    epoch_token     uuid        NOT NULL DEFAULT gen_random_uuid()
+    epoch_token     uuid        NOT NULL DEFAULT gen_random_uuid(),
+    location_epoch  bigint      NOT NULL DEFAULT 1,
+    removals_after  bigint      NOT NULL DEFAULT 0
 );
 CREATE UNIQUE INDEX there_is_one_box ON box ((true));
 COMMENT ON COLUMN box.number IS '38 random bits that make message ids differ between MessageBoxes';
 COMMENT ON COLUMN box.epoch IS 'moves with every change of subscriptions or configuration';
+COMMENT ON COLUMN box.location_epoch IS 'moves with every change of receive locations';
+COMMENT ON COLUMN box.removals_after IS 'removals up to this epoch are forgotten: a router older than it is loaded anew';
 
 CREATE TABLE host (
-    id    smallint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    name  text     NOT NULL UNIQUE
+    id      smallint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    name    text     NOT NULL UNIQUE,
+    labels  text[]   NOT NULL DEFAULT '{}'
 );
 
 CREATE TABLE host_instance (
@@ -43,26 +48,48 @@ CREATE TABLE receive_location (
     application  text    NOT NULL REFERENCES application,
     host_id      smallint NOT NULL REFERENCES host,
     definition   json    NOT NULL,
-    enabled      boolean NOT NULL DEFAULT true
+    enabled      boolean NOT NULL DEFAULT true,
+    deployed     boolean NOT NULL DEFAULT true
 );
 
+CREATE TABLE service_class (
+    name              text     PRIMARY KEY,
+    polling_interval  interval NOT NULL,
+    dequeue_threads   smallint NOT NULL,
+    CONSTRAINT polling_takes_time CHECK (polling_interval > interval '0')
+);
+INSERT INTO service_class (name, polling_interval, dequeue_threads)
+VALUES ('messaging', interval '500 milliseconds', 2),
+       ('messaging isolated', interval '500 milliseconds', 1),
+       ('orchestration', interval '500 milliseconds', 2),
+       ('caching', interval '500 milliseconds', 0);
+
 CREATE TABLE service (
-    id           integer  GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    name         text     NOT NULL UNIQUE,
-    application  text     NOT NULL REFERENCES application,
-    host_id      smallint NOT NULL REFERENCES host,
-    definition   json     NOT NULL
+    id            integer  GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    name          text     NOT NULL UNIQUE,
+    application   text     NOT NULL REFERENCES application,
+    host_id       smallint NOT NULL REFERENCES host,
+    definition    json     NOT NULL,
+    class         text     NOT NULL DEFAULT 'messaging' REFERENCES service_class,
+    transport_id  uuid     NOT NULL DEFAULT gen_random_uuid(),
+    priority      smallint NOT NULL DEFAULT 5,
+    ordered       boolean  NOT NULL DEFAULT false,
+    two_way       boolean  NOT NULL DEFAULT false,
+    predicate     json     NOT NULL DEFAULT '[]',
+    state         text     NOT NULL DEFAULT 'started',
+    deployed      boolean  NOT NULL DEFAULT true,
+    CONSTRAINT priorities_are_from_1_to_10 CHECK (priority BETWEEN 1 AND 10),
+    CONSTRAINT services_are_started_stopped_or_unenlisted CHECK (state IN ('started', 'stopped', 'unenlisted'))
 );
 COMMENT ON TABLE service IS 'who can be given messages: a send port';
+COMMENT ON COLUMN service.predicate IS 'its filter as predicate rows, from which enlisting makes the subscription';
 
 CREATE TABLE subscription (
     id          integer  GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     service_id  integer  NOT NULL REFERENCES service,
     host_id     smallint NOT NULL REFERENCES host,
-    state       text     NOT NULL DEFAULT 'started',
     priority    smallint NOT NULL DEFAULT 5,
-    epoch       bigint   NOT NULL DEFAULT 0,
-    CONSTRAINT subscriptions_are_started_or_stopped CHECK (state IN ('started', 'stopped'))
+    epoch       bigint   NOT NULL DEFAULT 0
 );
 CREATE INDEX ON subscription (service_id);
 CREATE INDEX ON subscription (epoch);
@@ -86,6 +113,30 @@ CREATE TABLE predicate (
     CONSTRAINT only_existence_has_no_value CHECK ((value IS NULL) = (operator IN ('exists', 'not exists'))),
     CONSTRAINT there_are_two_passes CHECK (pass IN (1, 2))
 );
+
+CREATE TABLE correlation (
+    id        integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    property  text[]  NOT NULL UNIQUE
+);
+COMMENT ON TABLE correlation IS 'the sets of properties by which instance subscriptions correlate';
+
+CREATE TABLE instance_subscription (
+    id              bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    instance_id     uuid        NOT NULL,
+    service_id      integer     NOT NULL REFERENCES service,
+    host_id         smallint    NOT NULL REFERENCES host,
+    correlation_id  integer     NOT NULL REFERENCES correlation,
+    hash            uuid        NOT NULL,
+    value           text[]      NOT NULL,
+    priority        smallint    NOT NULL DEFAULT 5,
+    bound_to        integer,
+    created_at      timestamptz NOT NULL DEFAULT now()
+);
+CREATE INDEX ON instance_subscription (hash);
+CREATE INDEX ON instance_subscription (instance_id);
+CREATE INDEX ON instance_subscription (host_id, bound_to) WHERE bound_to IS NOT NULL;
+COMMENT ON COLUMN instance_subscription.hash IS 'of the correlation and the values, as publishers work it out';
+COMMENT ON COLUMN instance_subscription.bound_to IS 'the host instance in whose memory somebody waits, if so';
 
 CREATE TABLE intake (
     sequence     bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -116,17 +167,28 @@ CREATE TABLE message (
     id          uuid        PRIMARY KEY,
     context     json        NOT NULL,
     part_count  smallint    NOT NULL,
-    created_at  timestamptz NOT NULL DEFAULT now()
+    created_at  timestamptz NOT NULL DEFAULT now(),
+    parts       uuid[]      NOT NULL
 );
+COMMENT ON COLUMN message.parts IS 'the ids of its parts; the first is the body';
 
 CREATE TABLE part (
-    message_id  uuid     NOT NULL,
-    number      smallint NOT NULL,
-    name        text     NOT NULL,
-    body        bytea    NOT NULL,
-    PRIMARY KEY (message_id, number)
+    name       text    NOT NULL,
+    body       bytea,
+    id         uuid    PRIMARY KEY,
+    size       bigint  NOT NULL,
+    fragments  integer NOT NULL DEFAULT 0,
+    CONSTRAINT a_part_is_whole_or_in_fragments CHECK ((body IS NULL) = (fragments > 0))
 );
-COMMENT ON COLUMN part.number IS 'part 0 is the body';
+
+CREATE TABLE fragment (
+    part_id  uuid    NOT NULL,
+    number   integer NOT NULL,
+    body     bytea   NOT NULL,
+    PRIMARY KEY (part_id, number)
+);
+ALTER TABLE fragment ALTER COLUMN body SET STORAGE EXTERNAL;
+
 
 CREATE SEQUENCE reference_sequence;
 
@@ -135,22 +197,29 @@ CREATE TABLE queue (
     sequence         bigint      NOT NULL DEFAULT nextval('reference_sequence'),
     priority         smallint    NOT NULL,
     message_id       uuid        NOT NULL,
-    subscription_id  integer     NOT NULL,
+    subscription_id  bigint      NOT NULL,
     service_id       integer     NOT NULL,
     attempt          smallint    NOT NULL DEFAULT 0,
-    PRIMARY KEY (host_id, priority, sequence)
+    line             integer     NOT NULL DEFAULT 0,
+    instance_id      uuid,
+    PRIMARY KEY (host_id, line, priority, sequence)
 ) PARTITION BY LIST (host_id);
+CREATE INDEX ON queue (instance_id) WHERE instance_id IS NOT NULL;
+CREATE INDEX ON queue (host_id, line, sequence) WHERE line > 0;
+COMMENT ON COLUMN queue.line IS '0 for everybody; the id of an ordered service; minus the id of the one host instance that may take it';
 
 CREATE TABLE claimed (
     host_id          smallint    NOT NULL,
     sequence         bigint      NOT NULL,
     priority         smallint    NOT NULL,
     message_id       uuid        NOT NULL,
-    subscription_id  integer     NOT NULL,
+    subscription_id  bigint      NOT NULL,
     service_id       integer     NOT NULL,
     attempt          smallint    NOT NULL,
     claimed_by       integer     NOT NULL,
     claimed_at       timestamptz NOT NULL,
+    line             integer     NOT NULL DEFAULT 0,
+    instance_id      uuid,
     PRIMARY KEY (host_id, sequence)
 ) PARTITION BY LIST (host_id);
 
@@ -159,31 +228,49 @@ CREATE TABLE scheduled (
     sequence         bigint      NOT NULL,
     priority         smallint    NOT NULL,
     message_id       uuid        NOT NULL,
-    subscription_id  integer     NOT NULL,
+    subscription_id  bigint      NOT NULL,
     service_id       integer     NOT NULL,
     attempt          smallint    NOT NULL,
     due_at           timestamptz NOT NULL,
     reason           text        NOT NULL,
+    line             integer     NOT NULL DEFAULT 0,
+    instance_id      uuid,
     PRIMARY KEY (host_id, sequence)
 ) PARTITION BY LIST (host_id);
 CREATE INDEX ON scheduled (host_id, due_at);
+CREATE INDEX ON scheduled (instance_id) WHERE instance_id IS NOT NULL;
 
 CREATE TABLE suspended (
     host_id          smallint    NOT NULL,
     sequence         bigint      NOT NULL DEFAULT nextval('reference_sequence'),
     kind             text        NOT NULL,
     message_id       uuid        NOT NULL,
-    subscription_id  integer,
+    subscription_id  bigint,
     service_id       integer,
     priority         smallint    NOT NULL DEFAULT 5,
     attempt          smallint    NOT NULL DEFAULT 0,
     reason           text        NOT NULL,
     suspended_at     timestamptz NOT NULL DEFAULT now(),
+    instance_id      uuid,
+    line             integer     NOT NULL DEFAULT 0,
+    reported         boolean     NOT NULL DEFAULT false,
     PRIMARY KEY (host_id, sequence),
-    CONSTRAINT suspensions_are_of_a_known_kind CHECK (kind IN ('receive', 'unrouted', 'send', 'stopped')),
-    CONSTRAINT a_suspended_delivery_names_its_service CHECK ((kind IN ('send', 'stopped')) = (service_id IS NOT NULL))
+    CONSTRAINT suspensions_are_of_a_known_kind
+        CHECK (kind IN ('receive', 'unrouted', 'send', 'stopped', 'response', 'discarded')),
+    CONSTRAINT a_suspended_delivery_names_its_service CHECK ((kind IN ('receive', 'unrouted')) = (service_id IS NULL))
 ) PARTITION BY LIST (host_id);
 CREATE INDEX ON suspended (message_id);
+CREATE INDEX ON suspended (service_id, sequence) WHERE kind = 'stopped';
+CREATE INDEX ON suspended (sequence) WHERE kind = 'unrouted' AND NOT reported;
+
+CREATE TABLE ordered_line (
+    service_id     integer     PRIMARY KEY REFERENCES service,
+    host_id        smallint    NOT NULL REFERENCES host,
+    held_by        integer,
+    blocked_until  timestamptz,
+    reason         text
+);
+COMMENT ON TABLE ordered_line IS 'the lease of each ordered service: one host instance at a time, nobody while it is blocked';
 
 CREATE TABLE delivery (
     number        bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -192,6 +279,54 @@ CREATE TABLE delivery (
     delivered_at  timestamptz NOT NULL DEFAULT now()
 );
 COMMENT ON TABLE delivery IS 'how many references each settled batch delivered, per service';
+
+CREATE TABLE reference_log (
+    message  smallint NOT NULL DEFAULT 1,
+    part     smallint NOT NULL DEFAULT 1,
+    CONSTRAINT there_are_two_logs CHECK (message IN (1, 2) AND part IN (1, 2))
+);
+CREATE UNIQUE INDEX there_is_one_pair_of_active_logs ON reference_log ((true));
+INSERT INTO reference_log DEFAULT VALUES;
+COMMENT ON TABLE reference_log IS 'which log of each kind is being written; cleanup swaps them';
+
+CREATE TABLE message_ref_log_1 (message_id uuid NOT NULL, delta integer NOT NULL);
+CREATE TABLE message_ref_log_2 (message_id uuid NOT NULL, delta integer NOT NULL);
+CREATE TABLE part_ref_log_1 (part_id uuid NOT NULL, delta integer NOT NULL);
+CREATE TABLE part_ref_log_2 (part_id uuid NOT NULL, delta integer NOT NULL);
+CREATE TABLE message_ref_total (message_id uuid PRIMARY KEY, total bigint NOT NULL);
+CREATE TABLE part_ref_total (part_id uuid PRIMARY KEY, total bigint NOT NULL);
+CREATE INDEX ON message_ref_total (message_id) WHERE total = 0;
+CREATE INDEX ON part_ref_total (part_id) WHERE total = 0;
+
+CREATE TABLE routing_failure (
+    message_id  uuid        PRIMARY KEY,
+    report      json        NOT NULL,
+    created_at  timestamptz NOT NULL DEFAULT now()
+);
+COMMENT ON TABLE routing_failure IS 'the nearest misses of a message that no subscription matched';
+
+CREATE TABLE refusal (
+    message_id       uuid        NOT NULL,
+    subscription_id  bigint      NOT NULL,
+    service_id       integer     NOT NULL,
+    host_id          smallint    NOT NULL,
+    labels           text[]      NOT NULL,
+    refused_at       timestamptz NOT NULL DEFAULT now()
+);
+CREATE INDEX ON refusal (message_id);
+COMMENT ON TABLE refusal IS 'references that were not given, since the host lacks these labels of the message';
+
+CREATE TABLE publication_total (
+    location_id  integer PRIMARY KEY,
+    received     bigint  NOT NULL,
+    published    bigint  NOT NULL,
+    unrouted     bigint  NOT NULL,
+    suspended    bigint  NOT NULL
+);
+CREATE TABLE delivery_total (
+    service_id  integer PRIMARY KEY,
+    count       bigint  NOT NULL
+);
 
 CREATE FUNCTION create_host(host_name text) RETURNS smallint LANGUAGE plpgsql AS $$
 DECLARE
@@ -204,8 +339,48 @@ BEGIN
     END IF;
     INSERT INTO host (name) VALUES (host_name) RETURNING id INTO host_number;
     FOREACH parent IN ARRAY ARRAY['queue', 'claimed', 'scheduled', 'suspended'] LOOP
-        EXECUTE format('CREATE TABLE %I PARTITION OF %I FOR VALUES IN (%s)',
-                       parent || '_' || host_number, parent, host_number);
+        -- Queues turn over quickly: vacuum early, or dead rows slow every claim.
+        EXECUTE format('CREATE TABLE %I (LIKE %I INCLUDING DEFAULTS INCLUDING CONSTRAINTS)
+                        WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000)',
+                       parent || '_' || host_number, parent);
+        -- Attached, not created in place: that would have to wait for everybody who is publishing.
+        EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES IN (%s)',
+                       parent, parent || '_' || host_number, host_number);
     END LOOP;
     RETURN host_number;
 END $$;
+
+CREATE FUNCTION create_host_role(host_name text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    host_number smallint;
+    role_name text;
+    parent text;
+BEGIN
+    -- By number: a name may be too long for a role, or the same as another's after it has been cut.
+    SELECT host.id, format('crossdock_%s_host_%s', to_hex(box.number), host.id)
+      INTO STRICT host_number, role_name
+      FROM host, box
+     WHERE host.name = host_name;
+    IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = role_name) THEN
+        EXECUTE format('CREATE ROLE %I NOLOGIN', role_name);
+        EXECUTE format('COMMENT ON ROLE %I IS %L', role_name, 'may work for the host ' || host_name || ' of one MessageBox');
+    END IF;
+    EXECUTE format('GRANT USAGE ON SCHEMA crossdock TO %I', role_name);
+    EXECUTE format('GRANT SELECT ON ALL TABLES IN SCHEMA crossdock TO %I', role_name);
+    -- Publishing writes to the queues of every host, by the name of the parent; reading them takes the right on the partition.
+    EXECUTE format('REVOKE SELECT ON queue, claimed, scheduled, suspended FROM %I', role_name);
+    EXECUTE format('GRANT INSERT ON queue, scheduled, suspended, message, part, fragment, publication, refusal, delivery,
+                    message_ref_log_1, message_ref_log_2, part_ref_log_1, part_ref_log_2 TO %I', role_name);
+    EXECUTE format('GRANT INSERT, UPDATE, DELETE ON instance_subscription, host_instance, ordered_line TO %I', role_name);
+    EXECUTE format('GRANT UPDATE (location_id), DELETE, INSERT ON intake TO %I', role_name);
+    EXECUTE format('GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA crossdock TO %I', role_name);
+    FOR parent IN SELECT relname FROM pg_class JOIN pg_inherits ON inhrelid = pg_class.oid
+                   WHERE relnamespace = 'crossdock'::regnamespace AND relkind = 'r' LOOP
+        EXECUTE format('REVOKE ALL ON %I FROM %I', parent, role_name);
+    END LOOP;
+    FOREACH parent IN ARRAY ARRAY['queue', 'claimed', 'scheduled', 'suspended'] LOOP
+        EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON %I TO %I', parent || '_' || host_number, role_name);
+    END LOOP;
+    RETURN role_name;
+END $$;
+COMMENT ON FUNCTION create_host_role IS 'the role of a host: it reads and takes from the queues of that host only';

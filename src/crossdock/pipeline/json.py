@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import msgspec
+import numpy as np
 
 from crossdock.errors import ApplicationError, DocumentError, PromotionError
 
@@ -19,6 +20,9 @@ Path = tuple[str | int, ...]
 _BOM = b"\xef\xbb\xbf"
 _STEP = re.compile(r"""\.([A-Za-z_][\w-]*)|\[(\d+)\]|\['((?:[^'\\]|\\.)*)'\]|\["((?:[^"\\]|\\.)*)"\]""", re.ASCII)
 _BLANK = b" \t\r\n"
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+# The same everywhere, and well below what any version of Python or msgspec can follow.
+NESTING_LIMIT = 500
 
 
 def disassemble(content: bytes, split: Split | None = None) -> Iterator[tuple[bytes, DocumentError | None]]:
@@ -84,7 +88,7 @@ def _looks_like(body: bytes) -> Split:
 
 
 def _array(content: bytes, body: bytes) -> Iterator[tuple[bytes, DocumentError | None]]:
-    problem = _problem(body, "the file")
+    problem = _unreadable(body, "the file")
     if problem is not None:
         yield content, problem
         return
@@ -95,12 +99,25 @@ def _array(content: bytes, body: bytes) -> Iterator[tuple[bytes, DocumentError |
         return
     if not elements:
         yield content, DocumentError("the file is an empty array and holds no message")
-    for element in elements:
-        yield bytes(element).strip(_BLANK), None
+    for number, element in enumerate(elements, start=1):
+        document = bytes(element).strip(_BLANK)
+        yield document, _too_deep(document, f"element {number}")
 
 
 def _problem(body: bytes, place: str) -> DocumentError | None:
-    """Why these bytes are not one JSON value; None if they are."""
+    """Why these bytes are not one JSON value that can be worked with; None if they are."""
+    return _unreadable(body, place) or _too_deep(body, place)
+
+
+def _too_deep(body: bytes, place: str) -> DocumentError | None:
+    if body.count(b"{") + body.count(b"[") <= NESTING_LIMIT:
+        return None
+    signs = np.frombuffer(_STRING.sub(b"", body), np.uint8)
+    steps = np.isin(signs, list(b"{[")).astype(np.int64) - np.isin(signs, list(b"}]"))
+    return DocumentError(f"{place} is nested too deeply") if steps.cumsum().max() > NESTING_LIMIT else None
+
+
+def _unreadable(body: bytes, place: str) -> DocumentError | None:
     try:
         body.decode("utf-8")
         msgspec.json.decode(body, type=msgspec.Raw)

@@ -27,11 +27,16 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Interchange:
-    """What one range of a source became. Published as a whole or not at all; (sequence, range_start) is its key."""
+    """What one range of a source became. Published as a whole or not at all; (sequence, range_start) is its key.
 
-    sequence: int
-    location_id: int
+    Without a sequence there is no source in the ledger: it is published every time it is asked for. `replaces` names
+    the suspended reference (host, sequence) whose place it takes; it is published if that is still there.
+    """
+
+    sequence: int | None
+    location_id: int | None
     host_id: int
     messages: tuple[Message, ...]
     failures: tuple[Failure, ...] = ()
     range_start: int = 0
+    replaces: tuple[int, int] | None = None

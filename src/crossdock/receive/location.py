@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,7 +13,7 @@ from crossdock.adapter.contract import ReceiveAdapter
 from crossdock.adapter.file import FileReceiveAdapter
 from crossdock.errors import TransientError
 from crossdock.message.context import Context
-from crossdock.message.message import Message, Part, message_id
+from crossdock.message.message import Message, MessageId, Part, message_id
 from crossdock.message.property import PropertyType, Value
 from crossdock.pipeline.json import Split, parse_path
 from crossdock.pipeline.receive import Document, Promotion, ReceivePipeline
@@ -45,6 +45,7 @@ class LocationDefinition(BaseModel):
     split: Split | None
     interchange: Literal["recoverable", "standard"]
     text_limit: int
+    labels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,31 +74,46 @@ class ReceiveLocation:
 
     def interchange(self, item: IntakeItem, box: int, content: bytes) -> Interchange:
         """What the content of a source becomes."""
-        return self._interchange(item, box, self._documents(item, content))
+        return self._interchange(item, box, self._execute(self.adapter.name(item.identity), content))
 
     def failed(self, item: IntakeItem, box: int, content: bytes, reason: str) -> Interchange:
         """A source that nothing can be done with: all of it is kept back."""
         return self._interchange(item, box, [Document(content, {}, reason)])
 
-    def _documents(self, item: IntakeItem, content: bytes) -> list[Document]:
+    def again(
+        self, host_id: int, suspended: Message, replaces: tuple[int, int], ids: Callable[[], MessageId]
+    ) -> Interchange:
+        """What a suspended document becomes when it goes through the pipeline from the start once more."""
+        source = str(suspended.context.get("FILE.ReceivedFileName") or suspended.id)
+        documents = self._execute(source, suspended.body)
+        numbered = [(ids(), document) for document in documents]
+        interchange = numbered[0][0] if numbered else suspended.id
+        made = [
+            self._message(id_, interchange, source, n, document, last=n == len(numbered) - 1)
+            for n, (id_, document) in enumerate(numbered)
+        ]
+        return _sorted(None, self.id, host_id, made, documents, replaces)
+
+    def _execute(self, source: str, content: bytes) -> list[Document]:
         try:
             return self.pipeline.execute(content)
         except Exception as error:
-            logger.exception("Receive location %r fails on %s", self.definition.name, self.adapter.name(item.identity))
+            logger.exception("Receive location %r fails on %s", self.definition.name, source)
             return [Document(content, {}, f"the pipeline failed: {type(error).__name__}: {error}")]
 
     def _interchange(self, item: IntakeItem, box: int, documents: Sequence[Document]) -> Interchange:
-        messages, failures = [], []
-        for position, document in enumerate(documents):
-            message = self._message(item, box, position, document, last=position == len(documents) - 1)
-            if document.error is None:
-                messages.append(message)
-            else:
-                failures.append(Failure(message, document.error))
-        return Interchange(item.sequence, self.id, self.host_id, tuple(messages), tuple(failures))
+        source, interchange = self.adapter.name(item.identity), message_id(box, item.sequence, 0)
+        messages = [
+            self._message(
+                message_id(box, item.sequence, n), interchange, source, n, document, last=n == len(documents) - 1
+            )
+            for n, document in enumerate(documents)
+        ]
+        return _sorted(item.sequence, self.id, self.host_id, messages, documents)
 
-    def _message(self, item: IntakeItem, box: int, position: int, document: Document, *, last: bool) -> Message:
-        id_ = message_id(box, item.sequence, position)
+    def _message(
+        self, id_: MessageId, interchange: MessageId, source: str, position: int, document: Document, *, last: bool
+    ) -> Message:
         received: dict[str, Value] = {
             "BTS.ReceivePortName": self.definition.port,
             "BTS.InboundTransportLocation": self.definition.address,
@@ -107,12 +123,27 @@ class ReceiveLocation:
         }
         written = {
             "BTS.ReceiveLocationName": self.definition.name,
-            "BTS.InterchangeID": str(message_id(box, item.sequence, 0)),
+            "BTS.InterchangeID": str(interchange),
             "BTS.MessageID": str(id_),
-            "FILE.ReceivedFileName": self.adapter.name(item.identity),
+            "FILE.ReceivedFileName": source,
         }
-        context = Context({**received, **document.promoted}, written)
+        context = Context({**received, **document.promoted}, written, frozenset(self.definition.labels))
         return Message(id_, context, (Part("body", document.body),))
+
+
+def _sorted(
+    sequence: int | None,
+    location: int,
+    host: int,
+    messages: Sequence[Message],
+    documents: Sequence[Document],
+    replaces: tuple[int, int] | None = None,
+) -> Interchange:
+    """The good ones apart from those that failed."""
+    pairs = list(zip(messages, documents, strict=True))
+    good = tuple(message for message, document in pairs if document.error is None)
+    failed = tuple(Failure(message, document.error) for message, document in pairs if document.error is not None)
+    return Interchange(sequence, location, host, good, failed, replaces=replaces)
 
 
 def receive_pipeline(definition: LocationDefinition) -> ReceivePipeline:

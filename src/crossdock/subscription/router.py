@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from crossdock.message.property import PropertyRegistry, Value
@@ -14,10 +17,16 @@ from crossdock.subscription.index_encode import ARROW_TYPES
 
 _SMALL_BATCH = 64
 
+Int64s = npt.NDArray[np.int64]
+
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """On behalf of a service; its host's queue gets the reference, or the suspended queue if it is stopped."""
+    """On behalf of a service; its host's queue gets the reference, or the suspended queue if it is stopped.
+
+    `line` is 0 for the queue that all instances of the host share, else the service whose order is kept. `labels` are
+    those of the host.
+    """
 
     id: int
     service_id: int
@@ -25,9 +34,12 @@ class Subscription:
     host_id: int
     state: Literal["started", "stopped"]
     priority: int
+    line: int = 0
+    two_way: bool = False
+    labels: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Router:
     """All subscriptions of one epoch. Every matching subscription is given once, however many of its groups match."""
 
@@ -35,20 +47,29 @@ class Router:
     subscriptions: Mapping[int, Subscription]
     index: SubscriptionIndex
     types: PropertyRegistry
+    correlations: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    case_sensitive: bool = False
 
     def route(self, promoted: Mapping[str, Value]) -> list[Subscription]:
         """For one message, in the order of the subscriptions' ids."""
         return [self.subscriptions[number] for number in self.index.match_one(promoted)]
 
-    def route_all(self, messages: Sequence[Mapping[str, Value]]) -> list[list[Subscription]]:
-        """For many messages at once, which costs less for each."""
+    def match(self, messages: Sequence[Mapping[str, Value]]) -> tuple[Int64s, Int64s]:
+        """For many messages at once: message positions and subscription ids, by position and then by id."""
         if len(messages) < _SMALL_BATCH:
-            return [self.route(promoted) for promoted in messages]
-        found: list[list[int]] = [[] for _ in messages]
-        for positions, numbers in self.index.match(self._batch(messages)):
-            for position, number in zip(positions.tolist(), numbers.tolist(), strict=True):
-                found[position].append(number)
-        return [[self.subscriptions[number] for number in sorted(numbers)] for numbers in found]
+            found = [(n, number) for n, promoted in enumerate(messages) for number in self.index.match_one(promoted)]
+            pairs = np.array(found, np.int64).reshape(-1, 2)
+            return pairs[:, 0], pairs[:, 1]
+        chunks = list(self.index.match(self._batch(messages)))
+        positions = np.concatenate([np.empty(0, np.int64), *(chunk for chunk, _ in chunks)])
+        numbers = np.concatenate([np.empty(0, np.int64), *(chunk for _, chunk in chunks)])
+        order = np.lexsort((numbers, positions))
+        return positions[order], numbers[order]
+
+    @cached_property
+    def table(self) -> SubscriptionTable:
+        """The subscriptions as columns."""
+        return SubscriptionTable.of(self.subscriptions)
 
     def _batch(self, messages: Sequence[Mapping[str, Value]]) -> pa.RecordBatch:
         """The properties that filters mention, as columns; what a message does not have is null."""
@@ -60,3 +81,31 @@ class Router:
             for name in names
         ]
         return pa.RecordBatch.from_arrays(columns, names=names)
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionTable:
+    """Columns of the subscriptions, sorted by id, for decisions about many references at once."""
+
+    id: Int64s
+    service_id: Int64s
+    host_id: Int64s
+    priority: Int64s
+    line: Int64s
+    started: npt.NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, subscriptions: Mapping[int, Subscription]) -> SubscriptionTable:
+        rows = [subscriptions[number] for number in sorted(subscriptions)]
+        return cls(
+            np.array([row.id for row in rows], np.int64),
+            np.array([row.service_id for row in rows], np.int64),
+            np.array([row.host_id for row in rows], np.int64),
+            np.array([row.priority for row in rows], np.int64),
+            np.array([row.line for row in rows], np.int64),
+            np.array([row.state == "started" for row in rows], np.bool_),
+        )
+
+    def rows(self, ids: Int64s) -> Int64s:
+        """Where these subscriptions are in the columns."""
+        return np.searchsorted(self.id, ids)

@@ -1,9 +1,15 @@
 -- Settle delivered references. Only rows still claimed by this instance count: after it was taken for dead, its references
--- are somebody else's.
+-- are somebody else's. The delta goes into whichever log is active now.
 WITH settled AS (
-    DELETE FROM claimed
+    DELETE FROM {claimed}
      WHERE host_id = %(host)s AND claimed_by = %(instance)s AND sequence = ANY(%(sequence)s)
-    RETURNING service_id
+    RETURNING service_id, message_id
+), log_1 AS (
+    INSERT INTO message_ref_log_1 (message_id, delta)
+    SELECT message_id, -1 FROM settled WHERE (SELECT message FROM reference_log) = 1
+), log_2 AS (
+    INSERT INTO message_ref_log_2 (message_id, delta)
+    SELECT message_id, -1 FROM settled WHERE (SELECT message FROM reference_log) = 2
 )
 INSERT INTO delivery (service_id, count, delivered_at)
 SELECT service_id, count(*), %(now)s

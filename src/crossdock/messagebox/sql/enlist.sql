@@ -1,20 +1,22 @@
--- A send port and its one subscription: made on the first deployment, brought up to date on the next.
-WITH port AS (
-    INSERT INTO service (name, application, host_id, definition)
-    VALUES (%(name)s, %(application)s, create_host(%(host)s), %(definition)s)
-        ON CONFLICT (name) DO UPDATE SET host_id = excluded.host_id, definition = excluded.definition
-    RETURNING id, host_id
-), known AS (
+-- Give a service its one subscription: its transport id as a group, or the groups of its filter. One that it has already
+-- keeps its id and gets new predicates.
+WITH known AS (
     UPDATE subscription
-       SET host_id = port.host_id, priority = %(priority)s, epoch = %(epoch)s
-      FROM port
-     WHERE subscription.service_id = port.id
+       SET host_id = service.host_id, priority = service.priority, epoch = %(epoch)s
+      FROM service
+     WHERE service.id = %(service)s AND subscription.service_id = service.id
     RETURNING subscription.id
 ), fresh AS (
     INSERT INTO subscription (service_id, host_id, priority, epoch)
-    SELECT id, host_id, %(priority)s, %(epoch)s
-      FROM port
-     WHERE NOT EXISTS (SELECT FROM known)
+    SELECT id, host_id, priority, %(epoch)s
+      FROM service
+     WHERE id = %(service)s AND NOT EXISTS (SELECT FROM known)
     RETURNING id
+), made AS (
+    SELECT id FROM known UNION ALL SELECT id FROM fresh
+), before AS (
+    DELETE FROM predicate
+     USING known
+     WHERE predicate.subscription_id = known.id
 )
-SELECT id FROM known UNION ALL SELECT id FROM fresh;
+SELECT id FROM made;

@@ -1,12 +1,15 @@
--- Put failed deliveries aside until they are due; the sequence number keeps their place.
+-- Put failed deliveries aside until they are due, at the host that has the service now; the sequence number keeps their
+-- place.
 WITH settled AS (
-    DELETE FROM claimed
+    DELETE FROM {claimed}
      WHERE host_id = %(host)s AND claimed_by = %(instance)s AND sequence = ANY(%(sequence)s::bigint[])
     RETURNING *
 )
-INSERT INTO scheduled (host_id, sequence, priority, message_id, subscription_id, service_id, attempt, due_at, reason)
-SELECT settled.host_id, settled.sequence, settled.priority, settled.message_id, settled.subscription_id,
-       settled.service_id, settled.attempt + 1, outcome.due_at, outcome.reason
+INSERT INTO scheduled (host_id, sequence, priority, message_id, subscription_id, service_id, attempt, line, instance_id,
+                       due_at, reason)
+SELECT CASE WHEN settled.line < 0 THEN settled.host_id ELSE service.host_id END, settled.sequence, settled.priority, settled.message_id, settled.subscription_id,
+       settled.service_id, settled.attempt + 1, settled.line, settled.instance_id, outcome.due_at, outcome.reason
   FROM settled
   JOIN unnest(%(sequence)s::bigint[], %(due_at)s::timestamptz[], %(reason)s::text[])
-       AS outcome (sequence, due_at, reason) USING (sequence);
+       AS outcome (sequence, due_at, reason) USING (sequence)
+  JOIN service ON service.id = settled.service_id;

@@ -1,0 +1,312 @@
+"""How fast the MessageBox takes messages in and gives references out, against plain COPY into the same tables.
+
+Publishing and the COPY ceiling take turns in one run, on two connections each, with the same rows. Claims go through
+a real host instance whose service does nothing.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from itertools import chain
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import psycopg
+
+from crossdock.host.instance import HostInstance
+from crossdock.host.outcome import Complete, Outcome
+from crossdock.maintenance.schedule import all_jobs
+from crossdock.message.context import Context
+from crossdock.message.message import Message, Part
+from crossdock.message.property import PropertyRegistry, PropertyType
+from crossdock.messagebox.agent import Agent
+from crossdock.messagebox.copy import fixed_rows, uuid_array
+from crossdock.messagebox.deployment import DeployedPort, Deployment
+from crossdock.messagebox.embedded import EmbeddedServer
+from crossdock.messagebox.store import message_row, part_rows
+from crossdock.receive.interchange import Interchange
+from crossdock.subscription.text import parse_filter
+
+_BATCH = 2_500
+_COPIES = 3
+_THREADS = 2
+_HOST = "Bench"
+_PROPERTIES = {"Region": PropertyType.TEXT, "Amount": PropertyType.DECIMAL, "Customer": PropertyType.TEXT}
+_HEADER, _TRAILER = b"PGCOPY\n\xff\r\n\0" + bytes(8), b"\xff\xff"
+
+Progress = Callable[[str], None]
+Figures = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Bench:
+    """A MessageBox with subscriptions of which three want every message."""
+
+    agent: Agent
+    host: int
+    progress: Progress
+
+
+def bench_queue(
+    *,
+    messages: int,
+    subscriptions: int,
+    body: int,
+    rounds: int,
+    reader_seconds: float,
+    database: str,
+    progress: Progress,
+) -> Figures:
+    """Every figure of one run; rates are of wall-clock seconds, the median of the rounds."""
+    with _messagebox(database, subscriptions, progress) as bench:
+        publishing, ceiling, taking, taking_64 = [], [], [], []
+        for number in range(rounds):
+            progress(f"round {number + 1} of {rounds}")
+            ceiling.append(_ceiling(bench, _batches(bench, messages, body)))
+            _empty(bench)
+            publishing.append(_publish(bench, _batches(bench, messages, body)))
+            taking.append(_drain(bench, workers=8))
+            _clean_up(bench)
+            _publish(bench, _batches(bench, messages, body))
+            taking_64.append(_drain(bench, workers=64))
+            _clean_up(bench)
+        with_reader = _with_open_reader(bench, messages, body, reader_seconds)
+        cleaned = _clean_up(bench)
+        dead, size = _settle_down(bench)
+    return {
+        "messages": messages,
+        "subscriptions": subscriptions,
+        "body_bytes": body,
+        "references_per_message": _COPIES,
+        "rounds": rounds,
+        "publish_per_s": round(median(publishing)),
+        "copy_ceiling_per_s": round(median(ceiling)),
+        "ratio_to_copy": round(median(publishing) / median(ceiling), 3),
+        "dequeue_per_s": round(median(taking)),
+        "dequeue_per_s_64_workers": round(median(taking_64)),
+        "dequeue_per_s_with_open_reader": round(with_reader),
+        "with_open_reader_ratio": round(with_reader / median(taking), 3),
+        "open_reader_seconds": reader_seconds,
+        "cleanup_per_s": round(cleaned),
+        "dead_rows": dead,
+        "database_bytes_after": size,
+        "publish_per_s_each": [round(each) for each in publishing],
+        "copy_ceiling_per_s_each": [round(each) for each in ceiling],
+        "dequeue_per_s_each": [round(each) for each in taking],
+        "dequeue_per_s_64_workers_each": [round(each) for each in taking_64],
+    }
+
+
+@contextmanager
+def _messagebox(database: str, subscriptions: int, progress: Progress) -> Iterator[_Bench]:
+    """A fresh one: in an embedded PostgreSQL of its own, or in the empty database that was given."""
+    with tempfile.TemporaryDirectory(prefix="crossdock-bench-") as home:
+        server = None if database else EmbeddedServer(Path(home))
+        try:
+            with Agent(server.acquire() if server else database, connections=12) as agent:
+                agent.create()
+                agent.deploy(_deployment(subscriptions))
+                bench = _Bench(agent, agent.hosts()[_HOST], progress)
+                _publish(bench, _batches(bench, _BATCH, 16))  # numba compiles on its first batch
+                _drain(bench, workers=8)
+                yield bench
+        finally:
+            if server:
+                server.release()
+
+
+def _deployment(subscriptions: int) -> Deployment:
+    registry = PropertyRegistry(_PROPERTIES)
+    wanted = ["EXISTS(Region)", "Amount >= 0", "Region IN ('EU', 'US', 'NO')"]
+    filters = wanted + [f"Customer = 'C{n}' AND Amount < 0" for n in range(subscriptions - len(wanted))]
+    ports = [DeployedPort(f"Port{n}", _HOST, 5, parse_filter(registry, text), {}) for n, text in enumerate(filters)]
+    return Deployment("bench", _PROPERTIES, [], ports)
+
+
+def _batches(bench: _Bench, messages: int, body: int) -> list[Interchange]:
+    """Interchanges of new messages, made before anything is timed."""
+    content = b"x" * body
+    made = [_message(bench.agent, n, content) for n in range(messages)]
+    return [
+        Interchange(None, None, bench.host, tuple(made[start : start + _BATCH])) for start in range(0, messages, _BATCH)
+    ]
+
+
+def _message(agent: Agent, number: int, content: bytes) -> Message:
+    promoted = {
+        "BTS.MessageType": "Order",
+        "BTS.ReceivePortName": "OrdersIn",
+        "Region": ("EU", "US", "NO")[number % 3],
+        "Amount": Decimal(number),
+        "Customer": f"C{number % 1000}",
+    }
+    id_ = agent.message_id()
+    return Message(id_, Context(promoted, {"BTS.MessageID": str(id_)}), (Part("body", content),))
+
+
+def _publish(bench: _Bench, batches: Sequence[Interchange]) -> float:
+    """Messages per second through `agent.publish`, by two threads."""
+    bench.progress(f"publishing {sum(len(each.messages) for each in batches):,} messages")
+    return _rate(batches, lambda batch: bench.agent.publish([batch]))
+
+
+def _ceiling(bench: _Bench, batches: Sequence[Interchange]) -> float:
+    """The same rows, prepared beforehand, into the same tables by COPY alone, a transaction for each batch."""
+    bench.progress("the same rows by COPY alone")
+    numbers = [number for number, each in bench.agent.router().subscriptions.items() if each.service in _WANTING]
+    prepared = [_buffers(bench, batch, numbers) for batch in batches]
+    connections = [psycopg.connect(bench.agent.database, options="-csearch_path=crossdock") for _ in range(_THREADS)]
+    free = list(connections)
+
+    def copy(buffers: Sequence[tuple[str, bytes]]) -> None:
+        connection = free.pop()
+        with connection.transaction(), connection.cursor() as cursor:
+            for command, data in buffers:
+                with cursor.copy(command) as stream:
+                    stream.write(data)
+        free.append(connection)
+
+    try:
+        seconds = _timed(prepared, copy)
+    finally:
+        for connection in connections:
+            connection.close()
+    return sum(len(each.messages) for each in batches) / seconds
+
+
+_WANTING = {f"Port{n}" for n in range(_COPIES)}
+
+
+def _buffers(bench: _Bench, batch: Interchange, subscriptions: Sequence[int]) -> list[tuple[str, bytes]]:
+    """Every row that publishing this batch writes, as PostgreSQL takes it."""
+    ids = uuid_array(message.id.bytes for message in batch.messages)
+    repeated = np.repeat(ids, _COPIES)
+    count = len(repeated)
+    routers = bench.agent.router().subscriptions
+    queue = fixed_rows(
+        [
+            ("int2", np.full(count, bench.host)),
+            ("int4", np.zeros(count)),
+            ("int2", np.full(count, 5)),
+            ("uuid", repeated),
+            ("int8", np.resize(subscriptions, count)),
+            ("int4", np.resize([routers[number].service_id for number in subscriptions], count)),
+        ]
+    )
+    log = fixed_rows([("uuid", ids), ("int4", np.full(len(ids), _COPIES))])
+    parts = fixed_rows([("uuid", ids), ("int4", np.ones(len(ids)))])
+    rows = {
+        "message (id, context, part_count, parts)": b"".join(map(message_row, batch.messages)),
+        "part (id, name, body, size, fragments)": b"".join(
+            chain.from_iterable(part_rows(message, {}) for message in batch.messages)
+        ),
+        "queue (host_id, line, priority, message_id, subscription_id, service_id)": queue,
+        "message_ref_log_1 (message_id, delta)": log,
+        "part_ref_log_1 (part_id, delta)": parts,
+    }
+    return [(f"COPY {table} FROM STDIN (FORMAT BINARY)", _HEADER + data + _TRAILER) for table, data in rows.items()]
+
+
+def _rate(batches: Sequence[Interchange], work: Callable[[Interchange], object]) -> float:
+    return sum(len(each.messages) for each in batches) / _timed(batches, work)
+
+
+def _timed(items: Sequence[Any], work: Callable[[Any], object]) -> float:
+    with ThreadPoolExecutor(_THREADS) as pool:
+        began = time.perf_counter()
+        for _ in pool.map(work, items):
+            pass
+        return time.perf_counter() - began
+
+
+class _Nowhere:
+    """A service that does nothing with a message but count it."""
+
+    def __init__(self) -> None:
+        self.delivered: deque[None] = deque()
+
+    def deliver(self, message: Message, *, attempt: int, now: datetime) -> Outcome:  # noqa: ARG002
+        self.delivered.append(None)
+        return Complete()
+
+
+def _drain(bench: _Bench, *, workers: int) -> float:
+    """References per second, claimed, handed to a service and settled, until the queue is empty."""
+    references = bench.agent.statistics().ready
+    bench.progress(f"delivering {references:,} references with {workers} workers")
+    nowhere = _Nowhere()
+    instance = HostInstance(bench.agent, bench.host, lambda _: nowhere, workers=workers)
+    began = time.perf_counter()
+    instance.start()
+    try:
+        # Asking the MessageBox all the time would take from what is measured.
+        while len(nowhere.delivered) < references or not bench.agent.idle(bench.host, now=datetime.now(UTC)):
+            instance.check()
+            time.sleep(0.02)
+        return references / (time.perf_counter() - began)
+    finally:
+        instance.stop()
+
+
+def _with_open_reader(bench: _Bench, messages: int, body: int, seconds: float) -> float:
+    """The rate of the last round while somebody has held a transaction open for so long."""
+    bench.progress(f"with a reader that holds a transaction open for {seconds:.0f} s")
+    with psycopg.connect(bench.agent.database, options="-csearch_path=crossdock") as reader:
+        reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        reader.execute("SELECT count(*) FROM queue")
+        began = time.monotonic()
+        while True:
+            _publish(bench, _batches(bench, messages, body))
+            rate = _drain(bench, workers=8)
+            _clean_up(bench)
+            if time.monotonic() - began >= seconds:
+                return rate
+
+
+def _clean_up(bench: _Bench) -> float:
+    """Messages and parts deleted per second by the maintenance jobs."""
+    jobs = all_jobs(bench.agent)
+    began, deleted = time.perf_counter(), 0
+    while done := sum(job.run_once() for job in jobs if type(job).__name__ == "CleanReferences"):
+        deleted += done
+    for job in jobs:
+        job.run_once()
+    return deleted / (time.perf_counter() - began)
+
+
+def _empty(bench: _Bench) -> None:
+    """Away with the rows of the ceiling."""
+    with psycopg.connect(bench.agent.database, options="-csearch_path=crossdock", autocommit=True) as connection:
+        connection.execute("TRUNCATE message, part, queue, message_ref_log_1, part_ref_log_1")
+
+
+def _settle_down(bench: _Bench) -> tuple[int, int]:
+    """(dead rows, bytes of the database) after PostgreSQL has had a moment to clean up behind us."""
+    bench.progress("waiting for PostgreSQL to clean up")
+    query = (
+        "SELECT coalesce(sum(n_dead_tup), 0)::bigint, pg_database_size(current_database())"
+        " FROM pg_stat_user_tables WHERE schemaname = 'crossdock'"
+    )
+    deadline = time.monotonic() + 60
+    best: tuple[int, int] | None = None
+    with psycopg.connect(bench.agent.database, autocommit=True) as connection:
+        while time.monotonic() < deadline:
+            _clean_up(bench)
+            row = connection.execute(query).fetchone()
+            assert row is not None
+            if best == (row[0], row[1]):
+                break
+            best = (row[0], row[1])
+            time.sleep(12)
+    assert best is not None
+    return best

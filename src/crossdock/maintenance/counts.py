@@ -1,0 +1,23 @@
+"""Adds up what was published and delivered, so that only sums stay, and forgets subscriptions removed long ago."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from crossdock.messagebox.agent import Agent
+
+NUMBER = 2
+
+
+@dataclass(frozen=True, slots=True)
+class FoldCounts:
+    """Sums and rows change in one statement, so that nobody sees a count twice or not at all."""
+
+    agent: Agent
+
+    def run_once(self) -> int:
+        with self.agent.alone(NUMBER) as mine:
+            if mine:
+                self.agent.fold_counts()
+                self.agent.forget_removals()
+            return int(mine)

@@ -1,0 +1,24 @@
+"""Deletes messages and parts that nobody references: swaps the logs, sums the closed one, deletes at zero."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from crossdock.messagebox.agent import Agent
+
+NUMBER = 1
+
+
+@dataclass(frozen=True, slots=True)
+class CleanReferences:
+    """One round for messages, then one for parts: a part goes in the round after its last message."""
+
+    agent: Agent
+
+    def run_once(self) -> int:
+        """Gives how many messages and parts were deleted; 0 if another process is at it."""
+        with self.agent.alone(NUMBER) as mine:
+            if not mine:
+                return 0
+            messages = self.agent.sum_log("message", self.agent.swap_log("message"))
+            return messages + self.agent.sum_log("part", self.agent.swap_log("part"))

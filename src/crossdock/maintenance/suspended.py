@@ -1,0 +1,31 @@
+"""Ends what has been suspended for too long, if somebody said how long that is. Nothing is purged unasked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from crossdock.messagebox.agent import Agent
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class PurgeSuspended:
+    """`after` is the age at which a suspended reference is ended; None keeps everything."""
+
+    agent: Agent
+    after: timedelta | None
+    clock: Callable[[], datetime] = _now
+
+    def run_once(self) -> int:
+        """Gives how many references were ended."""
+        if self.after is None:
+            return 0
+        ended = 0
+        while count := self.agent.purge_suspended(before=self.clock() - self.after):
+            ended += count
+        return ended

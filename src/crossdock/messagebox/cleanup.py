@@ -1,0 +1,100 @@
+"""Cleanup: what the maintenance jobs do in the store. Each verb is safe to run again, and by several at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Literal
+
+import psycopg
+
+from crossdock.messagebox.database import Database
+from crossdock.messagebox.statement import log_statement, statement
+
+_CLEANUP_LOCK = 0x0C05_5D10
+_LOCK_TIMEOUT = "200ms"
+_KEPT_REMOVALS = 10_000
+# An index this large over this few rows is mostly empty pages: building it anew takes a moment and gives them back.
+_BLOATED_BYTES = 4 * 1024 * 1024
+_FEW_ROWS = 5_000
+
+Kind = Literal["message", "part"]
+
+
+class Cleanup(Database):
+    """The agent's verbs for maintenance."""
+
+    def swap_log(self, kind: Kind) -> int:
+        """Let everybody write to the other log from now on; gives the number of the closed one."""
+        column = psycopg.sql.Identifier(kind)
+        swap = psycopg.sql.SQL("UPDATE reference_log SET {0} = 3 - {0} RETURNING 3 - {0}").format(column)
+        with self._connection() as connection:
+            row = connection.execute(swap).fetchone()
+        assert row is not None
+        return int(row[0])
+
+    def sum_log(self, kind: Kind, log: int) -> int:
+        """Add a closed log into the totals and delete what nobody references; gives how many messages or parts."""
+        with self._connection() as connection:
+            connection.execute("CREATE TEMPORARY TABLE IF NOT EXISTS unreferenced (id uuid) ON COMMIT DELETE ROWS")
+            with connection.transaction():
+                connection.execute("SET LOCAL work_mem = '64MB'")
+                if _locked(connection, log_statement("lock_log", kind, log)):
+                    connection.execute(log_statement("sum_log", kind, log))
+                    connection.execute(log_statement("truncate_log", kind, log))
+                else:
+                    connection.execute(log_statement("sum_log_gently", kind, log))
+                connection.execute(log_statement("take_zero", kind, log))
+                connection.execute("ANALYZE unreferenced")  # a few are looked up, many are joined
+                row = connection.execute(statement(f"delete_{kind}s")).fetchone()
+        return 0 if row is None else int(row[0])
+
+    def fold_counts(self) -> None:
+        """Add up publications whose source is forgotten, and deliveries; only sums stay."""
+        with self._connection() as connection, connection.transaction():
+            connection.execute(statement("fold_publications"))
+            connection.execute(statement("fold_deliveries"))
+
+    def forget_removals(self) -> None:
+        """Forget subscriptions that were removed long ago."""
+        self._run("forget_removals", {"kept": _KEPT_REMOVALS})
+
+    def compact(self) -> list[str]:
+        """Build indexes anew that have grown large over few rows; gives their names. Skips what is in use."""
+        found = self._rows("list_bloated", {"bytes": _BLOATED_BYTES, "rows": _FEW_ROWS})
+        return [name for (name,) in found if self._reindex(name)]
+
+    def _reindex(self, index: str) -> bool:
+        with self._connection() as connection, connection.transaction():
+            rebuild = psycopg.sql.SQL("REINDEX INDEX {}").format(psycopg.sql.Identifier(index))
+            return _locked(connection, rebuild)
+
+    def spool_statistics(self) -> dict[str, Any]:
+        """How much is stored: messages, bytes, the oldest, and the size of the database."""
+        [row] = self._dictionaries("spool_statistics")
+        return row
+
+    @contextmanager
+    def alone(self, job: int) -> Iterator[bool]:
+        """Whether this process may run the job of this number now; only one may, until it is done or dies."""
+        with self._connection() as connection:
+            row = connection.execute("SELECT pg_try_advisory_lock(%s, %s)", [_CLEANUP_LOCK, job]).fetchone()
+            mine = row is not None and bool(row[0])
+            try:
+                yield mine
+            finally:
+                if mine and not connection.closed:
+                    connection.execute("SELECT pg_advisory_unlock(%s, %s)", [_CLEANUP_LOCK, job])
+
+
+def _locked(connection: psycopg.Connection, command: Any) -> bool:
+    """Run a command that needs a lock, if it can be had at once; a reader who is there for long must not hold us up."""
+    connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'")
+    try:
+        with connection.transaction():
+            connection.execute(command)
+    except psycopg.errors.LockNotAvailable:
+        return False
+    finally:
+        connection.execute("SET LOCAL lock_timeout = 0")
+    return True

@@ -1,0 +1,238 @@
+"""The decision about a batch: which references each message gets, and which it is refused. Nothing is written here."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import numpy.typing as npt
+import psycopg
+
+from crossdock.message.message import Message
+from crossdock.messagebox.copy import Column, copy_columns, copy_tuples
+from crossdock.messagebox.statement import statement
+from crossdock.subscription.correlation import correlation_hash
+from crossdock.subscription.router import Int64s, Router, Subscription
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceMatch:
+    """A running instance that waits for a message with these correlation values."""
+
+    subscription_id: int
+    instance_id: UUID
+    service_id: int
+    service: str
+    host_id: int
+    priority: int
+    bound_to: int | None
+    labels: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A reference that is not given: the host lacks labels that the message has."""
+
+    position: int
+    subscription_id: int
+    service_id: int
+    service: str
+    host_id: int
+    missing: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Decision:
+    """References of activation subscriptions as two columns, message position and subscription, and the exceptions."""
+
+    router: Router
+    positions: Int64s
+    subscriptions: Int64s
+    instances: list[tuple[int, InstanceMatch]] = field(default_factory=list)
+    refusals: list[Refusal] = field(default_factory=list)
+    refused: dict[int, str] = field(default_factory=dict)
+
+    def counts(self, messages: int) -> Int64s:
+        """How many references each message gets."""
+        counts = np.bincount(self.positions, minlength=messages)
+        for position, _ in self.instances:
+            counts[position] += 1
+        return counts.astype(np.int64)
+
+    def why_unrouted(self, position: int, message: Message) -> str:
+        """The reason to show for a message that gets no reference."""
+        if position in self.refused:
+            return self.refused[position]
+        lacking = [refusal for refusal in self.refusals if refusal.position == position]
+        if lacking:
+            names = ", ".join(sorted({refusal.service for refusal in lacking}))
+            labels = ", ".join(sorted({label for refusal in lacking for label in refusal.missing}))
+            return f"No subscription matches: {names} would, but the host lacks the label {labels}."
+        kind = message.context.get("BTS.MessageType")
+        subject = f"nobody wants this message of type {kind!r}." if kind else "the message has no type."
+        return f"No subscription matches: {subject}"
+
+    def only(self, kept: npt.NDArray[np.bool_]) -> Decision:
+        """The decision about the messages that are kept, by their new positions."""
+        place = np.cumsum(kept) - 1
+        mine = kept[self.positions]
+        return Decision(
+            self.router,
+            place[self.positions[mine]],
+            self.subscriptions[mine],
+            [(int(place[position]), match) for position, match in self.instances if kept[position]],
+            [replace(each, position=int(place[each.position])) for each in self.refusals if kept[each.position]],
+            {int(place[position]): reason for position, reason in self.refused.items() if kept[position]},
+        )
+
+
+def decide(router: Router, messages: Sequence[Message]) -> Decision:
+    """Match, then take back what labels forbid."""
+    positions, numbers = router.match([message.context.promoted for message in messages])
+    decision = Decision(router, positions, numbers)
+    _refuse_by_label(decision, messages)
+    return decision
+
+
+def find_instances(connection: psycopg.Connection, decision: Decision, messages: Sequence[Message]) -> None:
+    """Add the running instances that wait for these messages, and lock their subscriptions until the commit."""
+    router = decision.router
+    sought: defaultdict[UUID, list[int]] = defaultdict(list)
+    for correlation, properties in router.correlations.items():
+        for position, message in enumerate(messages):
+            promoted = message.context.promoted
+            hash_ = correlation_hash(correlation, properties, promoted, case_sensitive=router.case_sensitive)
+            if hash_ is not None:
+                sought[hash_].append(position)
+    if sought:
+        for hash_, *row in connection.execute(statement("find_instances"), {"hash": list(sought)}):
+            match = InstanceMatch(*row)
+            for position in sought[hash_]:
+                if not _refused(decision, position, messages[position], match.subscription_id, match):
+                    decision.instances.append((position, match))
+
+
+def refuse_second_answers(decision: Decision, messages: Sequence[Message]) -> None:
+    """A request has one answer: where two services would give one, none of them gets it."""
+    requests = [n for n, message in enumerate(messages) if message.context.get("BTS.IsRequestResponse") is True]
+    if not requests:
+        return
+    for position in requests:
+        mine = decision.subscriptions[decision.positions == position].tolist()
+        answering = [each.service for number in mine if (each := decision.router.subscriptions[number]).two_way]
+        if len(answering) > 1:
+            names = ", ".join(answering)
+            decision.refused[position] = f"The request matches more than one two-way subscriber: {names}."
+    _drop(decision, lambda position, _: position in decision.refused)
+    decision.instances = [each for each in decision.instances if each[0] not in decision.refused]
+
+
+def _refuse_by_label(decision: Decision, messages: Sequence[Message]) -> None:
+    if not any(message.context.labels for message in messages):
+        return
+    for position, number in zip(decision.positions.tolist(), decision.subscriptions.tolist(), strict=True):
+        _refused(decision, position, messages[position], number, decision.router.subscriptions[number])
+    refused = {(refusal.position, refusal.subscription_id) for refusal in decision.refusals}
+    _drop(decision, lambda position, number: (position, number) in refused)
+
+
+def _refused(
+    decision: Decision, position: int, message: Message, number: int, subscriber: Subscription | InstanceMatch
+) -> bool:
+    """Whether the host of a subscriber lacks a label of the message; noted if so."""
+    missing = message.context.labels.difference(subscriber.labels)
+    if missing:
+        decision.refusals.append(
+            Refusal(
+                position, number, subscriber.service_id, subscriber.service, subscriber.host_id, tuple(sorted(missing))
+            )
+        )
+    return bool(missing)
+
+
+def _drop(decision: Decision, condition: Any) -> None:
+    pairs = zip(decision.positions.tolist(), decision.subscriptions.tolist(), strict=True)
+    kept = np.array([not condition(position, number) for position, number in pairs], np.bool_)
+    decision.positions, decision.subscriptions = decision.positions[kept], decision.subscriptions[kept]
+
+
+def give(connection: psycopg.Connection, decision: Decision, ids: npt.NDArray[Any]) -> Mapping[int, int]:
+    """Write the references: queued where the service is started, suspended where it is stopped. Queued ones by host."""
+    table = decision.router.table
+    rows = table.rows(decision.subscriptions)
+    started = table.started[rows]
+    queued = rows[started]
+    columns: list[Column] = [
+        ("int2", table.host_id[queued]),
+        ("int4", table.line[queued]),
+        ("int2", table.priority[queued]),
+        ("uuid", ids[decision.positions[started]]),
+        ("int8", table.id[queued]),
+        ("int4", table.service_id[queued]),
+    ]
+    copy_columns(
+        connection,
+        "COPY queue (host_id, line, priority, message_id, subscription_id, service_id) FROM STDIN (FORMAT BINARY)",
+        columns,
+    )
+    _give_stopped(connection, decision, decision.positions[~started], decision.subscriptions[~started], ids)
+    _give_instances(connection, decision, ids)
+    _record_refusals(connection, decision, ids)
+    hosts, counts = np.unique(table.host_id[queued], return_counts=True)
+    found = dict(zip(hosts.tolist(), counts.tolist(), strict=True))
+    for _, match in decision.instances:
+        found[match.host_id] = found.get(match.host_id, 0) + 1
+    return found
+
+
+def _give_stopped(
+    connection: psycopg.Connection, decision: Decision, positions: Int64s, numbers: Int64s, ids: npt.NDArray[Any]
+) -> None:
+    rows = []
+    for position, number in zip(positions.tolist(), numbers.tolist(), strict=True):
+        each = decision.router.subscriptions[number]
+        reason = f"Send port {each.service!r} is stopped."
+        rows.append((each.host_id, "stopped", _uuid(ids[position]), each.id, each.service_id, each.priority, reason))
+    copy_tuples(
+        connection,
+        "COPY suspended (host_id, kind, message_id, subscription_id, service_id, priority, reason)"
+        " FROM STDIN (FORMAT BINARY)",
+        ("int2", "text", "uuid", "int8", "int4", "int2", "text"),
+        rows,
+    )
+
+
+def _give_instances(connection: psycopg.Connection, decision: Decision, ids: npt.NDArray[Any]) -> None:
+    rows: list[tuple[object, ...]] = [
+        (match.host_id, -(match.bound_to or 0), match.priority, _uuid(ids[position]), match.subscription_id,
+         match.service_id, match.instance_id)
+        for position, match in decision.instances
+    ]  # fmt: skip
+    copy_tuples(
+        connection,
+        "COPY queue (host_id, line, priority, message_id, subscription_id, service_id, instance_id)"
+        " FROM STDIN (FORMAT BINARY)",
+        ("int2", "int4", "int2", "uuid", "int8", "int4", "uuid"),
+        rows,
+    )
+
+
+def _record_refusals(connection: psycopg.Connection, decision: Decision, ids: npt.NDArray[Any]) -> None:
+    rows: list[tuple[object, ...]] = [
+        (_uuid(ids[each.position]), each.subscription_id, each.service_id, each.host_id, list(each.missing))
+        for each in decision.refusals
+    ]  # fmt: skip
+    copy_tuples(
+        connection,
+        "COPY refusal (message_id, subscription_id, service_id, host_id, labels) FROM STDIN (FORMAT BINARY)",
+        ("uuid", "int8", "int4", "int2", "text[]"),
+        rows,
+    )
+
+
+def _uuid(value: Any) -> UUID:
+    return UUID(bytes=bytes(value))

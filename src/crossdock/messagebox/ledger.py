@@ -1,0 +1,51 @@
+"""The intake ledger: which sources are known and not yet done with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from crossdock.messagebox.database import Database
+from crossdock.messagebox.statement import statement
+from crossdock.receive.interchange import IntakeItem
+
+_INTAKE_LOCK = 0x0C05_5D0E
+
+
+class Ledger(Database):
+    """The agent's verbs for sources."""
+
+    def list_intake(self, items: Sequence[tuple[int, bytes, int]]) -> int:
+        """Enter (location, identity, size) of sources in the ledger; gives how many were new."""
+        parameters = {
+            "location": [location for location, _, _ in items],
+            "identity": [identity for _, identity, _ in items],
+            "size": [size for _, _, size in items],
+            "lock": _INTAKE_LOCK,
+        }
+        return len(self._rows("list_intake", parameters)) if items else 0
+
+    def next_intake_offset(self, start: int, *, items: int, size: int) -> int:
+        """The ledger sequence up to which the next batch reads; `start` if there is nothing."""
+        [(end,)] = self._rows("next_intake_offset", {"start": start, "items": items, "bytes": size})
+        return start if end is None else int(end)
+
+    def read_intake(self, start: int, end: int) -> list[IntakeItem]:
+        return [IntakeItem(*row) for row in self._rows("read_intake", {"start": start, "end": end})]
+
+    def settled_intake(self, *, after: int, limit: int = 1000) -> list[tuple[int, int, bytes]]:
+        """(sequence, location, identity) of published sources that are still in the ledger."""
+        return [(row[0], row[1], row[2]) for row in self._rows("settled_intake", {"after": after, "limit": limit})]
+
+    def forget_intake(self, sequences: Sequence[int]) -> None:
+        """Published and removed: delete the ledger rows."""
+        if sequences:
+            self._run("forget_intake", {"sequence": list(sequences)})
+
+    def abandon_intake(self, sequences: Sequence[int]) -> None:
+        """Not to be read, or not now: delete the ledger rows, except of what somebody published meanwhile."""
+        if not sequences:
+            return
+        with self._connection() as connection, connection.transaction():
+            # Lock, then look: the second statement sees what a publisher committed while the first one waited.
+            connection.execute("SELECT FROM intake WHERE sequence = ANY(%s) FOR UPDATE", [list(sequences)])
+            connection.execute(statement("abandon_intake"), {"sequence": list(sequences)})

@@ -1,0 +1,261 @@
+"""The queues of a host: claim references under lock, settle what came of them, bring back what is due or was left."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any, BinaryIO, cast
+from uuid import UUID
+
+import psycopg
+
+from crossdock.errors import TransientError
+from crossdock.message.context import Context
+from crossdock.message.message import Message, MessageId, Part, StreamedPart
+from crossdock.messagebox.database import Database
+from crossdock.messagebox.lifeline import INSTANCE_LOCK, Lifeline, channel
+from crossdock.messagebox.marks import PRIORITIES, Marks
+from crossdock.messagebox.publish import SUBSCRIPTION_LOCK
+from crossdock.messagebox.rows import Reference, storable
+from crossdock.messagebox.statement import host_statement, statement
+from crossdock.messagebox.store import FragmentStream
+
+logger = logging.getLogger(__name__)
+
+_DEAD_GRACE = timedelta(seconds=5)
+# Larger parts are fetched when they are read: a batch of claims must not fill the memory.
+_HELD_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class LineOutcome:
+    """What came of a claim on an ordered line: delivered in order up to where it stopped, and the rest put back.
+
+    `failed` is the one that has to be tried again, and until when its line is blocked.
+    """
+
+    completed: Sequence[int] = ()
+    suspended: Sequence[tuple[int, str]] = ()
+    failed: int | None = None
+    blocked_until: datetime | None = None
+    reason: str | None = None
+    untried: Sequence[int] = ()
+
+
+class Queues(Database):
+    """The agent's verbs for host instances."""
+
+    def __init__(self, database: str, *, connections: int) -> None:
+        super().__init__(database, connections=connections)
+        self._marks: defaultdict[int, Marks] = defaultdict(Marks)
+
+    def lifeline(self, host_id: int) -> Lifeline:
+        """The life of a new host instance."""
+        return Lifeline(self._connect, host_id)
+
+    def _notify(self, hosts: Iterable[int]) -> None:
+        """Wake the hosts after the commit; inside the transaction NOTIFY would serialise commits."""
+        channels = [channel(host) for host in hosts]
+        if not channels:
+            return
+        try:
+            with self._connection() as connection:
+                connection.execute("SELECT pg_notify(channel, '') FROM unnest(%s::text[]) AS channel", [channels])
+        except TransientError as error:
+            logger.debug("The hosts were not woken, and will look by themselves: %s", error)
+
+    def dequeue(self, host_id: int, instance: int, *, limit: int, now: datetime) -> list[Reference]:
+        """Claim up to `limit` references, in order of priority, with their messages."""
+        marks = self._marks[host_id]
+        if marks.due(idle=False):
+            self._sweep(host_id, marks)
+        rows = self._claim(host_id, instance, marks, limit, now)
+        if not rows and any(marks.positions) and marks.due(idle=True):
+            self._sweep(host_id, marks)
+            rows = self._claim(host_id, instance, marks, limit, now)
+        return self._references(sorted(rows, key=lambda row: row[:2]))
+
+    def _claim(self, host_id: int, instance: int, marks: Marks, limit: int, now: datetime) -> list[tuple[Any, ...]]:
+        """From the line that is this instance's own and from the shared one, the most urgent first."""
+        parameters = {
+            "host": host_id,
+            "instance": instance,
+            "limit": limit,
+            "now": now,
+            "line": [-instance, 0] * len(PRIORITIES),
+            "priority": [priority for priority in PRIORITIES for _ in range(2)],
+            "mark": [start for mark in marks.positions for start in (0, mark)],
+        }
+        return self._host_rows("dequeue", parameters)
+
+    def _sweep(self, host_id: int, marks: Marks) -> None:
+        """Find the lowest living references, and how far the marks may go."""
+        if not marks.lock.acquire(blocking=False):
+            return  # another thread is at it
+        try:
+            with self._connection() as connection:
+                # First the number, then a transaction: whoever drew a number so far is older than that transaction.
+                drawn = connection.execute(
+                    "SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END FROM reference_sequence"
+                ).fetchone()
+                query = host_statement("sweep", host_id)
+                row = connection.execute(query, {"host": host_id, "priority": list(PRIORITIES)}).fetchone()
+            assert drawn is not None
+            assert row is not None
+            marks.swept(drawn[0], int(row[0]), int(row[1]), row[2])
+        finally:
+            marks.lock.release()
+
+    def has_lines(self, host_id: int) -> bool:
+        """Whether any service of the host is ordered, or was: only then there is something to take in order."""
+        return bool(self._query(f"SELECT FROM ordered_line WHERE host_id = {host_id:d} LIMIT 1"))
+
+    def dequeue_ordered(self, host_id: int, instance: int, *, limit: int, now: datetime) -> list[Reference]:
+        """Take the lease of one ordered service and claim its first references; nothing if there is none to take.
+
+        They are to be delivered one after the other; `settle_line` gives the lease up.
+        """
+        with self._connection() as connection, connection.transaction():
+            parameters = {"host": host_id, "instance": instance, "limit": limit, "now": now}
+            line = connection.execute(host_statement("take_line", host_id), parameters).fetchone()
+            if line is None:
+                return []
+            claim = host_statement("dequeue_line", host_id)
+            rows = connection.execute(claim, {**parameters, "line": line[0]}).fetchall()
+            if not rows:  # the holder before took the last of them
+                freed = {"service": line[0], "instance": instance, "blocked_until": None, "reason": None}
+                connection.execute(statement("leave_line"), freed)
+        return self._references(sorted(rows, key=lambda row: row[1]))
+
+    def settle_line(self, host_id: int, instance: int, service: int, outcome: LineOutcome, *, now: datetime) -> None:
+        """Settle a claim on an ordered line and give up its lease, in one transaction."""
+        back = [*outcome.untried, *(() if outcome.failed is None else (outcome.failed,))]
+        with self._services_held_still() as connection:
+            parameters: dict[str, Any] = {"host": host_id, "instance": instance, "now": now, "service": service}
+            _settle(connection, "complete", parameters, outcome.completed)
+            reasons = [storable(reason) for _, reason in outcome.suspended]
+            _settle(connection, "suspend", parameters | {"reason": reasons}, [each for each, _ in outcome.suspended])
+            _settle(connection, "give_back", parameters | {"tried": outcome.failed}, back)
+            reason = None if outcome.reason is None else storable(outcome.reason)
+            parameters |= {"blocked_until": outcome.blocked_until, "reason": reason}
+            connection.execute(statement("leave_line"), parameters)
+
+    def complete(self, host_id: int, instance: int, sequences: Sequence[int], *, now: datetime) -> None:
+        if sequences:
+            self._host_run("complete", _settlement(host_id, instance, sequences, now))
+
+    def retry(
+        self, host_id: int, instance: int, outcomes: Sequence[tuple[int, datetime, str]], *, now: datetime
+    ) -> None:
+        """Try these again later: (sequence, due, reason)."""
+        if outcomes:
+            parameters = _settlement(host_id, instance, [sequence for sequence, _, _ in outcomes], now)
+            parameters |= {
+                "due_at": [due for _, due, _ in outcomes],
+                "reason": [storable(why) for _, _, why in outcomes],
+            }
+            with self._services_held_still() as connection:
+                connection.execute(host_statement("retry", host_id), parameters)
+
+    def suspend(self, host_id: int, instance: int, outcomes: Sequence[tuple[int, str]], *, now: datetime) -> None:
+        if outcomes:
+            parameters = _settlement(host_id, instance, [sequence for sequence, _ in outcomes], now)
+            self._host_run("suspend", parameters | {"reason": [storable(why) for _, why in outcomes]})
+
+    def idle(self, host_id: int, *, now: datetime) -> bool:
+        """Whether nothing of the host is ready or claimed; what is blocked behind a failed one is not ready."""
+        [(busy,)] = self._host_rows("busy", {"host": host_id, "now": now})
+        return not busy
+
+    def give_back(self, host_id: int, instance: int, sequences: Sequence[int]) -> None:
+        """Put claimed references back as they were: they have not been tried."""
+        parameters = {"host": host_id, "instance": instance, "sequence": list(sequences), "tried": None}
+        with self._services_held_still() as connection:
+            connection.execute(host_statement("give_back", host_id), parameters)
+        self._marks[host_id].reset()
+
+    def requeue_due(self, host_id: int, *, now: datetime) -> int:
+        """Bring back the deliveries whose next attempt is due; gives how many."""
+        return self._brought_back(host_id, "requeue_due", {"host": host_id, "now": now})
+
+    def release_dead(self, host_id: int) -> int:
+        """Free what host instances that no longer live had claimed; gives how many references."""
+        parameters = {"host": host_id, "grace": _DEAD_GRACE, "lock": INSTANCE_LOCK}
+        freed = self._brought_back(host_id, "release_dead", parameters)
+        self._host_run("suspend_orphans", {"host": host_id})
+        return freed
+
+    def _brought_back(self, host_id: int, verb: str, parameters: dict[str, Any]) -> int:
+        with self._services_held_still() as connection:
+            row = connection.execute(host_statement(verb, host_id), parameters).fetchone()
+        count = 0 if row is None else int(row[0])
+        if count:
+            self._marks[host_id].reset()
+        return count
+
+    @contextmanager
+    def _services_held_still(self) -> Iterator[psycopg.Connection]:
+        """A transaction in which no service moves to another host, so that what goes back to it finds it there."""
+        with self._connection() as connection, connection.transaction():
+            # A statement of its own: the next one sees where a deployment that we waited for has put the service.
+            connection.execute("SELECT pg_advisory_xact_lock_shared(%s)", [SUBSCRIPTION_LOCK])
+            yield connection
+
+    def service_classes(self) -> dict[str, tuple[timedelta, int]]:
+        """(polling interval, dequeue threads) of each service class."""
+        rows = self._query("SELECT name, polling_interval, dequeue_threads FROM service_class")
+        return {name: (interval, threads) for name, interval, threads in rows}
+
+    # Messages
+
+    def messages(self, ids: Sequence[UUID]) -> dict[UUID, Message]:
+        """The messages that are there; a large part comes as a stream that is fetched when it is read."""
+        with self._connection() as connection:
+            return self._messages(connection, ids)
+
+    def _messages(self, connection: psycopg.Connection, ids: Sequence[UUID]) -> dict[UUID, Message]:
+        found: dict[UUID, Message] = {}
+        parameters = {"message": list(set(ids)), "limit": _HELD_BYTES}
+        rows = connection.execute(statement("load_messages"), parameters, binary=True)
+        for id_, context, part, name, body, fragments in rows:
+            earlier = found[id_].parts if id_ in found else ()
+            parts = earlier if part is None else (*earlier, self._part(part, name, body, fragments))
+            found[id_] = Message(MessageId(id_), Context.from_json(context), parts)
+        return found
+
+    def _part(self, id_: UUID, name: str, body: bytes | None, fragments: int) -> Part | StreamedPart:
+        if body is not None:
+            return Part(name, body)
+
+        def open_stream() -> BinaryIO:
+            return cast(BinaryIO, FragmentStream.open(partial(self._piece, id_, fragments > 0), max(fragments, 1)))
+
+        return StreamedPart(name, open_stream)
+
+    def _piece(self, part: UUID, in_fragments: bool, number: int) -> bytes:
+        rows = self._rows("load_fragment" if in_fragments else "load_part", {"part": part, "number": number})
+        if not rows:
+            raise TransientError(f"Part {part} is gone: nobody refers to its message any more.")
+        return bytes(rows[0][0])
+
+    def _references(self, rows: list[tuple[Any, ...]]) -> list[Reference]:
+        messages = self.messages([row[2] for row in rows]) if rows else {}
+        return [
+            Reference(sequence, service, attempt, messages[message], line, instance, subscription)
+            for _, sequence, message, subscription, service, attempt, line, instance in rows
+            if message in messages  # else we were taken for dead meanwhile, and somebody else is done with it
+        ]
+
+
+def _settlement(host_id: int, instance: int, sequences: Sequence[int], now: datetime) -> dict[str, Any]:
+    return {"host": host_id, "instance": instance, "sequence": list(sequences), "now": now}
+
+
+def _settle(connection: psycopg.Connection, verb: str, parameters: dict[str, Any], sequences: Sequence[int]) -> None:
+    if sequences:
+        connection.execute(host_statement(verb, parameters["host"]), {**parameters, "sequence": list(sequences)})

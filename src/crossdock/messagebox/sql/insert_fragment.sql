@@ -1,0 +1,3 @@
+-- One fragment of a large part.
+INSERT INTO fragment (part_id, number, body)
+VALUES (%(part)s, %(number)s, %(body)b);

@@ -1,0 +1,13 @@
+-- As sum_log, where somebody reads the log and it cannot be locked: take out the rows that are there now.
+WITH taken AS (
+    DELETE FROM {log}
+    RETURNING {id} AS id, delta
+), closed AS (
+    SELECT id, sum(delta) AS delta
+      FROM taken
+     GROUP BY id
+)
+INSERT INTO {total} AS known ({id}, total)
+SELECT id, delta
+  FROM closed
+    ON CONFLICT ({id}) DO UPDATE SET total = known.total + excluded.total;

@@ -1,0 +1,15 @@
+-- Take the lease of one ordered service that has work, is not blocked and that nobody holds.
+UPDATE ordered_line
+   SET held_by = %(instance)s, blocked_until = NULL, reason = NULL
+ WHERE service_id = (SELECT service_id
+                       FROM ordered_line
+                      WHERE host_id = %(host)s
+                        AND held_by IS NULL
+                        AND (blocked_until IS NULL OR blocked_until <= %(now)s)
+                        AND EXISTS (SELECT
+                                      FROM {queue} AS queue
+                                     WHERE queue.host_id = %(host)s AND queue.line = ordered_line.service_id)
+                      ORDER BY service_id
+                      LIMIT 1
+                        FOR UPDATE SKIP LOCKED)
+RETURNING service_id;

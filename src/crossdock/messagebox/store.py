@@ -1,0 +1,157 @@
+"""Stores messages: one row in the spool with the ids of its parts, one row per part, fragments for what is large."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from hashlib import blake2b
+from io import BufferedReader, RawIOBase
+from itertools import chain
+from struct import Struct
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import numpy.typing as npt
+import psycopg
+
+from crossdock.message.message import Message, Part, StreamedPart
+from crossdock.messagebox.copy import copy_columns, copy_rows, length, uuid_array
+from crossdock.messagebox.statement import statement
+
+PART_LIMIT_BYTES = 1024 * 1024
+_UUID_OID = 2950
+_ARRAY = Struct(">iiiii")
+_ID = Struct(">hi").pack(4, 16)
+_PART_ID = Struct(">hi").pack(5, 16)
+_COUNT = Struct(">ih")
+_SIZE = Struct(">iqii")
+_ONE_PART = _COUNT.pack(2, 1) + length(40) + _ARRAY.pack(1, 0, _UUID_OID, 1, 1) + length(16)
+
+
+def store(connection: psycopg.Connection, messages: Sequence[Message]) -> None:
+    """Write the messages and their parts, and count each part's reference. Bodies over the limit go in as fragments."""
+    if not messages:
+        return
+    large = _store_fragments(connection, messages)
+    copy_rows(
+        connection,
+        "COPY message (id, context, part_count, parts) FROM STDIN (FORMAT BINARY)",
+        map(message_row, messages),
+    )
+    copy_rows(
+        connection,
+        "COPY part (id, name, body, size, fragments) FROM STDIN (FORMAT BINARY)",
+        chain.from_iterable(part_rows(message, large) for message in messages),
+    )
+
+
+def part_ids(messages: Sequence[Message]) -> npt.NDArray[Any]:
+    """The ids of all parts, as a column."""
+    return uuid_array(_part_id(message.id, n) for message in messages for n in range(len(message.parts)))
+
+
+def log_references(
+    connection: psycopg.Connection, kind: str, log: int, ids: npt.NDArray[Any], deltas: npt.NDArray[Any]
+) -> None:
+    """Append reference deltas to one log: kind is `message` or `part`."""
+    command = f"COPY {kind}_ref_log_{log} ({kind}_id, delta) FROM STDIN (FORMAT BINARY)"
+    copy_columns(connection, command, [("uuid", ids), ("int4", deltas)])
+
+
+def active_logs(connection: psycopg.Connection) -> tuple[int, int]:
+    """The message log and the part log that a transaction beginning now writes to."""
+    row = connection.execute("SELECT message, part FROM reference_log").fetchone()
+    assert row is not None
+    return row[0], row[1]
+
+
+class FragmentStream(RawIOBase):
+    """Reads a part fragment by fragment; `load` gives the fragment of a number."""
+
+    def __init__(self, load: Callable[[int], bytes], fragments: int) -> None:
+        self._load = load
+        self._fragments = fragments
+        self._next = 0
+        self._rest = memoryview(b"")
+
+    @classmethod
+    def open(cls, load: Callable[[int], bytes], fragments: int) -> BufferedReader:
+        return BufferedReader(cls(load, fragments))
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if not self._rest and self._next < self._fragments:
+            self._rest = memoryview(self._load(self._next))
+            self._next += 1
+        count = min(len(buffer), len(self._rest))
+        buffer[:count] = self._rest[:count]
+        self._rest = self._rest[count:]
+        return count
+
+
+def _part_id(message: UUID, number: int) -> bytes:
+    """The body has the id of its message; the id of another part follows from it."""
+    return message.bytes if number == 0 else blake2b(message.bytes + length(number), digest_size=16).digest()
+
+
+def message_row(message: Message) -> bytes:
+    id_, context = message.id.bytes, message.context.to_json()
+    if len(message.parts) == 1:
+        return b"".join((_ID, id_, length(len(context)), context, _ONE_PART, id_))
+    ids = [_part_id(message.id, n) for n in range(len(message.parts))]
+    array = _ARRAY.pack(1 if ids else 0, 0, _UUID_OID, len(ids), 1) if ids else Struct(">iii").pack(0, 0, _UUID_OID)
+    array += b"".join(length(16) + each for each in ids)
+    count = _COUNT.pack(2, len(ids))
+    return b"".join((_ID, id_, length(len(context)), context, count, length(len(array)), array))
+
+
+def part_rows(message: Message, large: dict[tuple[UUID, int], tuple[int, int]]) -> Iterator[bytes]:
+    for number, part in enumerate(message.parts):
+        name = part.name.encode()
+        head = (_PART_ID, _part_id(message.id, number), length(len(name)), name)
+        if (message.id, number) in large:
+            size, fragments = large[message.id, number]
+            yield b"".join((*head, length(-1), _SIZE.pack(8, size, 4, fragments)))
+        else:
+            body = part.body if isinstance(part, Part) else b""
+            yield b"".join((*head, length(len(body)), body, _SIZE.pack(8, len(body), 4, 0)))
+
+
+def _store_fragments(
+    connection: psycopg.Connection, messages: Sequence[Message]
+) -> dict[tuple[UUID, int], tuple[int, int]]:
+    """(size, fragments) of every part that went in as fragments; a stream is read once, a fragment at a time."""
+    large = [
+        (message.id, number, part)
+        for message in messages
+        for number, part in enumerate(message.parts)
+        if isinstance(part, StreamedPart) or len(part.body) > PART_LIMIT_BYTES
+    ]
+    stored: dict[tuple[UUID, int], tuple[int, int]] = {}
+    for id_, number, part in large:
+        size = fragments = 0
+        for fragment in _fragments(part):
+            # Not by COPY: libpq would take in more than the server has written, and memory would grow with the part.
+            connection.execute(
+                statement("insert_fragment"),
+                {"part": UUID(bytes=_part_id(id_, number)), "number": fragments, "body": fragment},
+            )
+            size, fragments = size + len(fragment), fragments + 1
+        if fragments:
+            stored[id_, number] = (size, fragments)
+    return stored
+
+
+def _fragments(part: Part | StreamedPart) -> Iterator[bytes]:
+    if isinstance(part, StreamedPart):
+        yield from (chunk for chunk in part.chunks() if chunk)
+        return
+    view = memoryview(part.body)
+    for start in range(0, len(view), PART_LIMIT_BYTES):
+        yield bytes(view[start : start + PART_LIMIT_BYTES])
+
+
+def ones(count: int) -> npt.NDArray[np.int32]:
+    return np.ones(count, np.int32)

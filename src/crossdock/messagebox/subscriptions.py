@@ -1,0 +1,190 @@
+"""Subscriptions: enlist, start, stop and unenlist services, and the subscriptions of running instances.
+
+Whoever changes what matches holds the subscription lock alone, moves the epoch and says so; publishers hold it shared
+while they commit. So no message lands among the suspended after the start that should have resumed it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal
+from uuid import UUID
+
+import psycopg
+
+from crossdock.errors import UsageError
+from crossdock.message.property import PropertyRegistry, PropertyType, Value, type_of
+from crossdock.messagebox.database import Database
+from crossdock.messagebox.deployment import Deployment, deploy, enlist
+from crossdock.messagebox.lifeline import EPOCH_CHANNEL, channel
+from crossdock.messagebox.publish import SUBSCRIPTION_LOCK
+from crossdock.messagebox.statement import statement
+from crossdock.subscription.correlation import correlation_hash, shown_values
+
+State = Literal["started", "stopped", "unenlisted"]
+MOVE_EPOCH = "UPDATE box SET epoch = epoch + 1, epoch_token = gen_random_uuid() RETURNING epoch"
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """What became of a service: its states before and after, and how many suspended references were resumed."""
+
+    name: str
+    before: State
+    after: State
+    resumed: int = 0
+
+
+class Subscriptions(Database):
+    """The agent's verbs for what matches."""
+
+    def deploy(self, deployment: Deployment) -> bool:
+        """Make the MessageBox agree with the application; False if it did already. Nobody publishes meanwhile."""
+        with self._alone() as connection:
+            changed = deploy(connection, deployment)
+            if changed:
+                _announce(connection)
+            return changed
+
+    def enlist(self, name: str) -> Transition:
+        """Give a service its subscription, stopped: what matches is suspended until it is started."""
+        return self._change(name, "stopped", only_from=("unenlisted",))
+
+    def start(self, name: str) -> Transition:
+        """Start a service, enlisting it if need be, and resume what was suspended because it was stopped."""
+        return self._change(name, "started")
+
+    def stop(self, name: str) -> Transition:
+        """What matches from now on is suspended; what is queued is still delivered."""
+        return self._change(name, "stopped", only_from=("started", "stopped"))
+
+    def unenlist(self, name: str) -> Transition:
+        """Take the subscription away: nothing matches any more."""
+        return self._change(name, "unenlisted")
+
+    def _change(self, name: str, after: State, *, only_from: Sequence[State] | None = None) -> Transition:
+        with self._alone() as connection:
+            service, before, host = _service(connection, name)
+            if only_from is not None and before not in only_from:
+                done = "already enlisted" if after == "stopped" and "unenlisted" in only_from else "not enlisted"
+                raise UsageError(f"Send port {name!r} is {done}: its state is {before}. See: crossdock get ports")
+            if before == after:
+                return Transition(name, before, after)
+            epoch = _moved(connection)
+            connection.execute("UPDATE service SET state = %s WHERE id = %s", [after, service])
+            if after == "unenlisted":
+                connection.execute(statement("unenlist"), {"service": [service], "epoch": epoch})
+            elif before == "unenlisted":
+                enlist(connection, service, epoch)
+            else:
+                connection.execute("UPDATE subscription SET epoch = %s WHERE service_id = %s", [epoch, service])
+            resumed = _resume_stopped(connection, service, host) if after == "started" else 0
+            return Transition(name, before, after, resumed)
+
+    def enable(self, name: str, *, enabled: bool) -> bool:
+        """Enable or disable a receive location; False if it was so already."""
+        with self._alone() as connection:
+            query = "SELECT enabled FROM receive_location WHERE name = %s AND deployed"
+            row = connection.execute(query, [name]).fetchone()
+            if row is None:
+                raise UsageError(f"There is no receive location {name!r} deployed. See: crossdock get locations")
+            if row[0] == enabled:
+                return False
+            _moved(connection)
+            connection.execute("UPDATE box SET location_epoch = location_epoch + 1")
+            connection.execute("UPDATE receive_location SET enabled = %s WHERE name = %s", [enabled, name])
+            return True
+
+    # Instances
+
+    def correlate(self, properties: Sequence[str]) -> int:
+        """The correlation by these properties; a new one is known to every publisher from here on."""
+        known = "SELECT id FROM correlation WHERE property = %s"
+        with self._connection() as connection:
+            row = connection.execute(known, [list(properties)]).fetchone()
+        if row is not None:
+            return int(row[0])
+        with self._alone() as connection:
+            row = connection.execute(known, [list(properties)]).fetchone()
+            if row is None:
+                _moved(connection)
+                insert = "INSERT INTO correlation (property) VALUES (%s) RETURNING id"
+                row = connection.execute(insert, [list(properties)]).fetchone()
+            assert row is not None
+            return int(row[0])
+
+    def subscribe_instance(
+        self, service: str, instance: UUID, values: Mapping[str, Value], *, bound_to: int | None = None
+    ) -> int:
+        """From here on, messages with these values go to this running instance of the service too.
+
+        `bound_to` is the host instance in whose memory it waits: nobody else is given them.
+        """
+        properties = sorted(values)
+        self._check_types(values)
+        correlation = self.correlate(properties)
+        with self._connection() as connection, connection.transaction():
+            box = connection.execute("SELECT case_sensitive FROM box").fetchone()
+            assert box is not None
+            hash_ = correlation_hash(correlation, properties, values, case_sensitive=box[0])
+            row = connection.execute(
+                "INSERT INTO instance_subscription"
+                " (instance_id, service_id, host_id, correlation_id, hash, value, bound_to)"
+                " SELECT %s, id, host_id, %s, %s, %s, %s FROM service WHERE name = %s RETURNING id",
+                [instance, correlation, hash_, shown_values(properties, values), bound_to, service],
+            ).fetchone()
+        if row is None:
+            raise UsageError(f"There is no service {service!r} whose instance could subscribe.")
+        return int(row[0])
+
+    def _check_types(self, values: Mapping[str, Value]) -> None:
+        """A value of another type than its property's would never match, and nobody would know why."""
+        with self._connection() as connection:
+            declared = connection.execute("SELECT name, type FROM property").fetchall()
+        registry = PropertyRegistry([(name, PropertyType(type_)) for name, type_ in declared])
+        for name, value in values.items():
+            if registry.resolve(name) != name:
+                raise UsageError(f"There is no property {name!r} to correlate by.")
+            if type_of(value) != registry.type_of(name):
+                raise UsageError(f"Property {name!r} is {registry.type_of(name)}, and {value!r} is {type_of(value)}.")
+
+    def end_instance(self, instance: UUID) -> int:
+        """The instance is done: nothing goes to it any more. What it was given and did not take is suspended."""
+        with self._connection() as connection, connection.transaction():
+            connection.execute(statement("end_instance"), {"instance": instance})
+            row = connection.execute(statement("discard"), {"instance": instance}).fetchone()
+        return 0 if row is None else int(row[0])
+
+    @contextmanager
+    def _alone(self) -> Iterator[psycopg.Connection]:
+        with self._connection() as connection, connection.transaction():
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", [SUBSCRIPTION_LOCK])
+            yield connection
+
+
+def _service(connection: psycopg.Connection, name: str) -> tuple[int, State, int]:
+    query = "SELECT id, state, host_id, deployed FROM service WHERE name = %s"
+    row = connection.execute(query, [name]).fetchone()
+    if row is None or not row[3]:
+        raise UsageError(f"There is no send port {name!r} deployed. List them with: crossdock get ports")
+    return row[0], row[1], row[2]
+
+
+def _moved(connection: psycopg.Connection) -> int:
+    row = connection.execute(MOVE_EPOCH).fetchone()
+    assert row is not None
+    _announce(connection)
+    return int(row[0])
+
+
+def _announce(connection: psycopg.Connection) -> None:
+    """Inside the transaction, so that it goes out with the change or not at all; changes are rare."""
+    connection.execute("SELECT pg_notify(%s, '')", [EPOCH_CHANNEL])
+
+
+def _resume_stopped(connection: psycopg.Connection, service: int, host: int) -> int:
+    row = connection.execute(statement("resume_stopped"), {"service": service}).fetchone()
+    connection.execute("SELECT pg_notify(%s, '')", [channel(host)])
+    return 0 if row is None else int(row[0])

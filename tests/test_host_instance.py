@@ -1,0 +1,387 @@
+"""Host instances at work: they deliver everything, retry, suspend, keep order, share, stop, and outlive their connections."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from datetime import datetime, timedelta
+from queue import SimpleQueue
+from threading import Event, Lock, Thread
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+
+from box import NOW, count
+from crossdock.errors import TransientError
+from crossdock.host import instance as host_instance
+from crossdock.host.instance import HostInstance
+from crossdock.host.outcome import Complete, Outcome, Retry, Service, Suspend
+from crossdock.message.message import Message, Part
+from crossdock.messagebox import queues
+from crossdock.messagebox.agent import Agent
+from crossdock.messagebox.queues import LineOutcome
+from crossdock.messagebox.statement import statement
+from express import a_message, at_ports, deploy, kinds, living, port, publish, rows, unbalanced
+from walk import until
+
+FIVE_MINUTES = timedelta(minutes=5)
+LATER = NOW + FIVE_MINUTES
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is due, and what the dead left, is looked for at once."""
+    monkeypatch.setattr(queues, "_DEAD_GRACE", timedelta(0))
+    monkeypatch.setattr(host_instance, "_UPKEEP_SECONDS", 0.05)
+    monkeypatch.setattr(host_instance, "_RECONNECT_SECONDS", 0.05)
+
+
+class Partner:
+    """A service outside: remembers what it got, in the order it got it, and answers as the test wants it to."""
+
+    def __init__(self, answer: Callable[[str, int], Outcome] | None = None) -> None:
+        self._answer = answer or (lambda _, __: Complete())
+        self._lock = Lock()
+        self.got: list[str] = []
+        self.attempts: list[tuple[str, int]] = []
+        self.heard = Event()
+
+    def deliver(self, message: Message, *, attempt: int, now: datetime) -> Outcome:
+        assert now.tzinfo is not None
+        name = message.body.decode()
+        outcome = self._answer(name, attempt)
+        with self._lock:
+            self.attempts.append((name, attempt))
+            if isinstance(outcome, Complete):
+                self.got.append(name)
+        self.heard.set()
+        return outcome
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = NOW
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+@contextmanager
+def running(
+    agent: Agent, service: Service | None, clock: Callable[[], datetime] | None = None, workers: int = 4
+) -> Iterator[HostInstance]:
+    """An instance of the default host whose every service is this one."""
+    made = HostInstance(agent, agent.hosts()["Default"], lambda _: service, workers=workers, clock=clock or Clock())
+    made.start()
+    try:
+        yield made
+        made.check()
+    finally:
+        made.stop()
+
+
+def publish_named(agent: Agent, *names: str) -> None:
+    publish(agent, *(a_message(agent, {"Region": "NO"}, parts=[Part("body", name.encode())]) for name in names))
+
+
+def settled(agent: Agent) -> bool:
+    """Whether nothing is ready or claimed; what waits or is suspended stays."""
+    statistics = agent.statistics()
+    return not (statistics.ready or statistics.claimed)
+
+
+def test_everything_is_delivered_retried_or_suspended_as_the_service_says(agent: Agent, database: str) -> None:
+    clock = Clock()
+
+    def answer(name: str, attempt: int) -> Outcome:
+        if name == "broken":
+            raise ZeroDivisionError("a bug")
+        if name == "refused":
+            return Suspend("with a \0 in it")
+        return Retry(clock.now + FIVE_MINUTES, "down") if name == "later" and attempt < 2 else Complete()
+
+    deploy(agent, port("A", "Region = 'NO'"))
+    names = [f"m{n}" for n in range(600)]
+    publish_named(agent, *names, "later", "refused", "broken")
+    partner = Partner(answer)
+
+    with running(agent, partner, clock):
+        until(lambda: settled(agent), 30)
+        assert Counter(partner.got) == Counter(names)
+        assert (agent.statistics().waiting, agent.statistics().suspended) == (1, 2)
+        clock.now += FIVE_MINUTES
+        until(lambda: ("later", 1) in partner.attempts and settled(agent), 30)
+        assert agent.statistics().waiting == 1
+        clock.now += FIVE_MINUTES
+        until(lambda: "later" in partner.got and settled(agent), 30)
+
+    assert [attempt for name, attempt in partner.attempts if name == "later"] == [0, 1, 2]
+    assert {row.reason for row in agent.suspended()} == {"with a \\0 in it", "Unexpected ZeroDivisionError: a bug"}
+    assert agent.statistics().ports == {"A": 601}
+    assert unbalanced(database) == []
+
+
+def test_reference_of_a_port_nobody_knows_is_suspended(agent: Agent) -> None:
+    deploy(agent, port("A", "Region = 'NO'"))
+    publish_named(agent, "m")
+
+    with running(agent, None):
+        until(lambda: kinds(agent) == [("send", "A")], 20)
+
+
+def test_service_that_cannot_be_looked_up_for_a_moment_is_tried_again(agent: Agent) -> None:
+    deploy(agent, port("A", "Region = 'NO'"))
+    partner, refused = Partner(), iter([True, True])
+    publish_named(agent, *"abcdef")
+
+    def find(service_id: int) -> Service:
+        assert service_id > 0
+        if next(refused, False):
+            raise TransientError("The MessageBox cannot be reached")
+        return partner
+
+    clock = Clock()
+    made = HostInstance(agent, agent.hosts()["Default"], find, workers=2, clock=clock)
+    made.start()
+    try:
+
+        def all_delivered() -> bool:
+            clock.now += FIVE_MINUTES
+            return sorted(partner.got) == list("abcdef")
+
+        until(all_delivered, 10)
+        made.check()
+    finally:
+        made.stop()
+
+
+def test_ordered_port_delivers_in_order_and_waits_behind_the_one_that_failed(agent: Agent, database: str) -> None:
+    names = [f"{n:03}" for n in range(250)]
+    down = Event()
+    down.set()
+
+    def answer(name: str, _: int) -> Outcome:
+        if name == "007":
+            return Suspend("refused")
+        return Retry(LATER, "down") if name == "120" and down.is_set() else Complete()
+
+    deploy(agent, port("Line", "Region = 'NO'", ordered=True))
+    publish_named(agent, *names[:200])
+    partner, clock = Partner(answer), Clock()
+
+    with running(agent, partner, clock, workers=4), running(agent, partner, clock, workers=4):
+        until(lambda: ("120", 0) in partner.attempts and agent.idle(agent.hosts()["Default"], now=clock.now), 30)
+        publish_named(agent, *names[200:])
+        assert partner.got == [name for name in names[:120] if name != "007"]
+        down.clear()
+        clock.now = LATER
+        until(lambda: len(partner.got) == 249, 30)
+        until(lambda: count(database, "claimed") == 0, 30)
+
+    assert partner.got == [name for name in names if name != "007"]
+    assert [each for each in partner.attempts if each[0] == "120"] == [("120", 0), ("120", 1)]
+    assert kinds(agent) == [("send", "Line")]
+    assert rows(database, "SELECT held_by, blocked_until FROM ordered_line") == [(None, None)]
+    assert unbalanced(database) == []
+
+
+def test_line_whose_references_vanish_while_it_is_taken_is_not_held_for_nothing(agent: Agent, database: str) -> None:
+    deploy(agent, port("Line", "Region = 'NO'", ordered=True))
+    publish_named(agent, "vanishes")
+    host, process = agent.hosts()["Default"], uuid4()
+    with psycopg.connect(database, options="-csearch_path=crossdock") as ending, ThreadPoolExecutor(1) as pool:
+        ending.execute("UPDATE queue SET instance_id = %s", [process])
+        ending.commit()
+        with living(agent) as life:
+            ending.execute(statement("discard"), {"instance": process})
+            claiming = pool.submit(agent.dequeue_ordered, host, life.instance, limit=10, now=NOW)
+            until(lambda: bool(rows(database, "SELECT FROM pg_locks WHERE NOT granted")), 10)
+            ending.commit()
+            assert claiming.result() == []
+
+            publish_named(agent, "follows")
+
+            assert [each.message.body for each in agent.dequeue_ordered(host, life.instance, limit=10, now=NOW)] == [
+                b"follows"
+            ]
+    assert kinds(agent) == [("discarded", "Line")]
+
+
+def test_lease_of_an_ordered_line_comes_free_with_its_dead_holder_and_order_is_kept(
+    agent: Agent, database: str
+) -> None:
+    deploy(agent, port("Line", "Region = 'NO'", ordered=True))
+    publish_named(agent, "1", "2", "3")
+    host = agent.hosts()["Default"]
+    with living(agent) as dying, living(agent) as alive:
+        taken = agent.dequeue_ordered(host, dying.instance, limit=2, now=NOW)
+        agent.release_dead(host)
+        assert agent.dequeue_ordered(host, alive.instance, limit=9, now=NOW) == []
+        dying.end()
+
+        def freed() -> bool:
+            agent.release_dead(host)
+            return count(database, "claimed") == 0
+
+        until(freed, 10)
+        again = agent.dequeue_ordered(host, alive.instance, limit=9, now=NOW)
+        late = LineOutcome(completed=[each.sequence for each in taken])
+        agent.settle_line(host, dying.instance, taken[0].service_id, late, now=NOW)
+        assert agent.dequeue_ordered(host, dying.instance, limit=9, now=NOW) == []
+
+    assert [(each.message.body, each.attempt) for each in again] == [(b"1", 1), (b"2", 1), (b"3", 0)]
+    assert agent.statistics().delivered == 0
+    assert unbalanced(database) == []
+
+
+def test_stop_finishes_what_has_begun_and_gives_back_the_rest_untouched(agent: Agent, database: str) -> None:
+    deploy(agent, port("A", "Region = 'NO'"), port("Line", "Region = 'NO'", ordered=True))
+    begun, finish = Event(), Event()
+
+    def answer(_: str, __: int) -> Outcome:
+        begun.set()
+        assert finish.wait(30)
+        return Complete()
+
+    partner = Partner(answer)
+    publish_named(agent, *(f"m{n}" for n in range(20)))
+    made = HostInstance(agent, agent.hosts()["Default"], lambda _: partner, workers=1, clock=Clock())
+    made.start()
+    assert begun.wait(20)
+    until(lambda: count(database, "claimed") == 40, 20)
+
+    stopping = Thread(target=made.stop)
+    stopping.start()
+    # One is being delivered, by itself or as the first of those the line had claimed.
+    until(lambda: count(database, "claimed") in (1, 20), 20)
+    finish.set()
+    stopping.join(20)
+
+    assert not stopping.is_alive()
+    assert len(partner.got) == 1
+    assert (count(database, "claimed"), agent.statistics().delivered) == (0, 1)
+    assert rows(database, "SELECT held_by FROM ordered_line") == [(None,)]
+    assert rows(database, "SELECT DISTINCT attempt FROM queue") == [(0,)]
+    assert at_ports(agent) in ({"A": 19, "Line": 20}, {"A": 20, "Line": 19})
+    assert unbalanced(database) == []
+
+
+def test_instances_that_stop_in_the_middle_of_their_work_always_end(agent: Agent, database: str) -> None:
+    deploy(agent, port("A", "Region = 'NO'"))
+    partner = Partner()
+    publish_named(agent, *(f"m{n}" for n in range(600)))
+
+    for _ in range(4):
+        partner.heard.clear()
+        made = HostInstance(agent, agent.hosts()["Default"], lambda _: partner, workers=8, clock=Clock())
+        made.start()
+        until(lambda: partner.heard.is_set() or settled(agent), 20)
+        stopping = Thread(target=made.stop, daemon=True)
+        stopping.start()
+        stopping.join(20)
+        assert not stopping.is_alive()
+
+    with running(agent, partner):
+        until(lambda: settled(agent), 30)
+    assert Counter(partner.got) == Counter(f"m{n}" for n in range(600))
+    assert agent.statistics().ports == {"A": 600}
+    assert unbalanced(database) == []
+
+
+def test_stop_ends_also_when_a_worker_takes_the_last_reference_just_before(
+    agent: Agent, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finish = Event()
+
+    class Overtaken(SimpleQueue[Any]):
+        """A queue whose answer is old by the time it arrives: a worker has taken what was there."""
+
+        def empty(self) -> bool:
+            answer = super().empty()
+            if not finish.is_set():
+                finish.set()
+                until(super().empty, 10)
+            return answer
+
+    def answer(_: str, __: int) -> Outcome:
+        assert finish.wait(30)
+        return Complete()
+
+    monkeypatch.setattr(host_instance, "SimpleQueue", Overtaken)
+    deploy(agent, port("A", "Region = 'NO'"))
+    publish_named(agent, "begun", "waits")
+    partner = Partner(answer)
+    made = HostInstance(agent, agent.hosts()["Default"], lambda _: partner, workers=1, clock=Clock())
+    made.start()
+    until(lambda: count(database, "claimed") == 2, 20)
+    stopping = Thread(target=made.stop, daemon=True)
+
+    stopping.start()
+    until(lambda: finish.is_set() or count(database, "claimed") == 1, 20)
+    finish.set()
+    stopping.join(10)
+
+    assert not stopping.is_alive()
+    assert len(partner.got) + count(database, "queue") == 2
+
+
+def test_several_instances_share_the_queue_and_nothing_is_delivered_twice(agent: Agent, database: str) -> None:
+    deploy(agent, port("A", "Region = 'NO'"), port("B", "Region = 'NO'", priority=1))
+    partner = Partner()
+    names = [f"m{n}" for n in range(400)]
+
+    with ExitStack() as stack:
+        for _ in range(3):
+            stack.enter_context(running(stack.enter_context(Agent(database)), partner))
+        for start in range(0, 400, 50):
+            publish_named(agent, *names[start : start + 50])
+        until(lambda: settled(agent), 30)
+
+    assert Counter(partner.got) == Counter(names * 2)
+    assert agent.statistics().ports == {"A": 400, "B": 400}
+    assert unbalanced(database) == []
+
+
+def test_instance_goes_on_after_all_its_connections_were_terminated(agent: Agent, database: str) -> None:
+    deploy(agent, port("A", "Region = 'NO'"), port("Line", "Region = 'NO'", ordered=True))
+    partner = Partner()
+    names = [f"m{n}" for n in range(300)]
+
+    with Agent(database) as publisher, Agent(database) as working, running(working, partner) as made:
+        for start in (0, 100, 200):
+            partner.heard.clear()
+            publish_named(publisher, *names[start : start + 100])
+            assert partner.heard.wait(20)
+            terminate_all(publisher, database)
+        until(lambda: able(lambda: settled(publisher)), 30)
+        made.check()
+        publish_named(publisher, "after")
+        until(lambda: partner.got.count("after") == 2, 30)
+        until(lambda: able(lambda: settled(publisher)), 30)
+
+    assert set(partner.got) == {*names, "after"}
+    assert agent.statistics().ports == {"A": 301, "Line": 301}
+    assert (count(database, "queue"), count(database, "claimed"), count(database, "scheduled")) == (0, 0, 0)
+    assert unbalanced(database) == []
+
+
+def terminate_all(publisher: Agent, database: str) -> None:
+    """Every connection to this database but the one that does it."""
+    query = (
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
+    )
+    rows(database, query)
+    until(lambda: able(lambda: publisher.epoch() > 0), 20)
+
+
+def able(question: Callable[[], bool]) -> bool:
+    """Ask, where PostgreSQL may be away for a moment."""
+    try:
+        return question()
+    except TransientError:
+        return False

@@ -1,0 +1,150 @@
+"""Labels: a message that carries some is given only to hosts that have them all, and a refusal leaves its trace."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from uuid import uuid4
+
+from box import count
+from crossdock.administration import service
+from crossdock.application.deploy import deployment_of
+from crossdock.application.load import load_application
+from crossdock.maintenance.references import CleanReferences
+from crossdock.messagebox.agent import Agent
+from crossdock.receive.location import ReceiveLocation
+from express import a_message, at_ports, delivered_now, deploy, kinds, port, publish, rows, unbalanced
+
+NORWAY = {"Region": "NO"}
+PORTS = (
+    port("Open", "Region = 'NO'"),
+    port("Half", "Region = 'NO'", host="Half"),
+    port("Full", "Region = 'NO'", host="Full"),
+)
+HOSTS = {"Half": ["secret"], "Full": ["secret", "patients", "unused"]}
+
+
+def test_message_with_labels_goes_only_to_hosts_that_have_them_all(agent: Agent, database: str) -> None:
+    deploy(agent, *PORTS, hosts=HOSTS)
+    labelled = a_message(agent, NORWAY, labels=["patients", "secret"])
+
+    published = publish(agent, labelled, NORWAY)
+
+    assert (published.published, published.references) == (2, 4)
+    assert at_ports(agent) == {"Open": 1, "Half": 1, "Full": 2}
+    refusals = rows(
+        database,
+        "SELECT service.name, host.name, refusal.labels FROM refusal JOIN service ON service.id = service_id"
+        " JOIN host ON host.id = refusal.host_id WHERE message_id = %s ORDER BY service.id",
+        labelled.id,
+    )
+    assert refusals == [("Open", "Default", ["patients", "secret"]), ("Half", "Half", ["patients"])]
+    assert agent.messages([labelled.id])[labelled.id].context.labels == {"patients", "secret"}
+    assert unbalanced(database) == []
+    for host in agent.hosts():
+        delivered_now(agent, host)
+    CleanReferences(agent).run_once()
+    assert (count(database, "message"), count(database, "refusal")) == (0, 0)
+
+
+def test_large_batch_is_told_apart_message_by_message(agent: Agent, database: str) -> None:
+    deploy(agent, *PORTS, hosts=HOSTS)
+    labels = [[], ["secret"], ["patients"], ["nobody has it"]]
+    messages = [a_message(agent, NORWAY, labels=labels[n % 4]) for n in range(100)]
+
+    published = publish(agent, *messages)
+
+    assert (published.published, published.unrouted) == (75, 25)
+    assert at_ports(agent) == {"Open": 25, "Half": 50, "Full": 75}
+    assert {row.id for row in agent.suspended()} == {each.id for each in messages[3::4]}
+    assert unbalanced(database) == []
+
+
+def test_message_whose_only_match_is_refused_is_unrouted_until_the_host_has_the_label(
+    agent: Agent, database: str
+) -> None:
+    open_port = port("Open", "Region = 'NO'")
+    deploy(agent, open_port, port("Elsewhere", "Region = 'SE'"))
+    labelled = a_message(agent, NORWAY, labels=["secret"])
+
+    assert publish(agent, labelled).unrouted == 1
+    [row] = agent.suspended()
+    assert row.reason == "No subscription matches: Open would, but the host lacks the label secret."
+    assert count(database, "refusal") == 1
+    assert service.resume(agent, [str(labelled.id)])[0]["result"] == "still nobody wants it"
+
+    deploy(agent, open_port, hosts={"Default": ["secret"]})
+
+    assert service.resume(agent, [str(labelled.id)])[0]["result"] == "routed"
+    assert (at_ports(agent), kinds(agent)) == ({"Open": 1}, [])
+    assert unbalanced(database) == []
+
+
+def test_label_taken_from_a_host_is_respected_at_once_by_publishers_that_have_not_heard_of_it(
+    agent: Agent, database: str
+) -> None:
+    deploy(agent, *PORTS, hosts=HOSTS)
+    with Agent(database) as publisher:
+        publish(publisher, a_message(publisher, NORWAY, labels=["secret"]))
+
+        deploy(agent, *PORTS, hosts={"Half": [], "Full": ["secret"]})
+        publish(publisher, a_message(publisher, NORWAY, labels=["secret"]))
+
+    assert at_ports(agent) == {"Half": 1, "Full": 2}
+
+
+def test_stopped_port_of_a_host_without_the_label_is_not_given_the_message_either(agent: Agent) -> None:
+    deploy(agent, *PORTS, hosts=HOSTS)
+    agent.stop("Open")
+    agent.stop("Full")
+
+    publish(agent, a_message(agent, NORWAY, labels=["patients"]))
+
+    assert kinds(agent) == [("stopped", "Full")]
+
+
+def test_running_instance_at_a_host_without_the_label_is_not_given_the_message(agent: Agent, database: str) -> None:
+    deploy(agent, port("Waiting"), port("Cleared", host="Full"), hosts=HOSTS)
+    agent.subscribe_instance("Waiting", uuid4(), {"Region": "NO"})
+
+    published = publish(agent, a_message(agent, NORWAY, labels=["patients"]))
+
+    assert (published.references, published.unrouted) == (0, 1)
+    agent.subscribe_instance("Cleared", uuid4(), {"Region": "NO"})
+    publish(agent, a_message(agent, NORWAY, labels=["patients"]))
+    assert at_ports(agent) == {"Cleared": 1}
+    assert unbalanced(database) == []
+
+
+def test_application_declares_hosts_and_labels_of_what_its_locations_receive(agent: Agent, folder: Path) -> None:
+    path = folder / "clinic.yaml"
+    path.write_text(
+        """
+application: clinic
+hosts:
+  - {name: Ward, labels: [patients]}
+  - {name: Billing}
+schemas:
+  - {type: Record, format: json}
+receive_ports:
+  - name: Records
+    locations:
+      - {adapter: file, address: "in/*.json", pipeline: json, host: Ward, labels: [patients]}
+send_ports:
+  - {name: Archive, adapter: file, address: "out/%MessageID%", filter: MessageType = 'Record', host: Ward}
+  - {name: Invoices, adapter: file, address: "bills/%MessageID%", filter: MessageType = 'Record', host: Billing}
+"""
+    )
+    agent.deploy(deployment_of(load_application(path), path, text_limit=256))
+    assert {row["name"]: row["labels"] for row in agent.list_hosts()} == {"Ward": ["patients"], "Billing": []}
+    [(id_, host, definition)] = agent.locations()
+    location = ReceiveLocation.from_definition(id_, host, definition)
+    assert host == agent.hosts()["Ward"]
+    agent.list_intake([(id_, f"1:2:3:{folder}/in/a.json".encode(), 2)])
+    [item] = agent.read_intake(0, 2**62)
+
+    agent.publish([location.interchange(item, agent.box_number(), b"{}")])
+
+    assert at_ports(agent) == {"Archive": 1}
+    path.write_text(path.read_text().replace("labels: [patients]", "labels: []"))
+    agent.deploy(deployment_of(load_application(path), path, text_limit=256))
+    assert {row["name"]: row["labels"] for row in agent.list_hosts()} == {"Ward": [], "Billing": []}

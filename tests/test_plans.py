@@ -1,0 +1,299 @@
+"""EXPLAIN guards: over a large spool every statement of the hot path goes by its index, and reads no large table whole.
+
+Each statement is planned with real parameters, once for their values and once for any values: psycopg prepares what it
+runs often, and PostgreSQL may then keep one plan for all.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+from psycopg.adapt import PyFormat, Transformer
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from box import NOW, deployment, ids
+from crossdock.messagebox.agent import Agent
+from crossdock.messagebox.lifeline import INSTANCE_LOCK
+from crossdock.messagebox.marks import PRIORITIES
+from crossdock.messagebox.statement import host_statement, log_statement, statement
+
+SOAK = bool(os.environ.get("CROSSDOCK_SOAK"))
+MESSAGES = 1_000_000 if SOAK else 20_000
+SUSPENDED = 100_000 if SOAK else 5_000
+CLAIMS = 4_000
+HOST = 1
+# Their ids are 1, 2 and 3.
+SERVICES = ("First", "InLine", "Stopped")
+INSTANCE = 1
+LARGE = re.compile(
+    r"(message|part|fragment|queue_\d+|claimed_\d+|suspended_\d+|scheduled_\d+|instance_subscription|intake|publication"
+    r"|message_ref_total|part_ref_total)$"
+)
+# The claims of living host instances are few thousand at most: whoever looks for the dead may look at all of them.
+MAY_READ_ALL = {("release_dead", f"claimed_{HOST}"), ("busy", f"claimed_{HOST}")}
+# What those claims, and whatever else is always small, take up.
+FEW_BLOCKS = 200
+
+
+def uuid(number: int) -> UUID:
+    """The id of a message as `FILL` makes it."""
+    return UUID(f"{number:012x}80008000000000000000")
+
+
+FILL = f"""
+    CREATE FUNCTION made_id(number bigint) RETURNS uuid LANGUAGE sql IMMUTABLE
+    RETURN (lpad(to_hex(number), 12, '0') || '80008000000000000000')::uuid;
+
+    INSERT INTO message (id, context, part_count, parts)
+    SELECT made_id(n), '{{"promoted": {{"Region": "NO", "BTS.MessageType": "Order"}}, "written": {{}}}}', 1,
+           ARRAY[made_id(n)]
+      FROM generate_series(1, {MESSAGES}) AS n;
+    INSERT INTO part (id, name, body, size, fragments)
+    SELECT made_id(n), 'body', CASE WHEN n % 10 > 0 THEN decode(repeat('6f', 200), 'hex') END, 200,
+           CASE WHEN n % 10 > 0 THEN 0 ELSE 10 END
+      FROM generate_series(1, {MESSAGES}) AS n;
+    INSERT INTO fragment (part_id, number, body)
+    SELECT made_id(n * 10), number, decode(repeat('6f', 100), 'hex')
+      FROM generate_series(1, {MESSAGES} / 10) AS n, generate_series(0, 9) AS number;
+    INSERT INTO message_ref_total SELECT made_id(n), 3 FROM generate_series(1, {MESSAGES}) AS n;
+    INSERT INTO part_ref_total SELECT made_id(n), 1 FROM generate_series(1, {MESSAGES}) AS n;
+    INSERT INTO message_ref_log_1 SELECT made_id(n), -1 FROM generate_series(1, 200) AS n;
+
+    INSERT INTO queue (host_id, priority, message_id, subscription_id, service_id, line, instance_id)
+    SELECT 1, 5 + n % 2, made_id(n), service, service, CASE WHEN service = 2 THEN 2 ELSE 0 END,
+           CASE WHEN n % 100 = 0 THEN made_id(n) END
+      FROM generate_series(1, {MESSAGES}) AS n, generate_series(1, 3) AS service;
+    INSERT INTO claimed (host_id, sequence, priority, message_id, subscription_id, service_id, attempt, claimed_by,
+                         claimed_at)
+    SELECT 1, nextval('reference_sequence'), 5, made_id(n), 1, 1, 0, 1 + n % 4, now()
+      FROM generate_series(1, {CLAIMS}) AS n;
+    INSERT INTO scheduled (host_id, sequence, priority, message_id, subscription_id, service_id, attempt, due_at, reason,
+                           instance_id)
+    SELECT 1, nextval('reference_sequence'), 5, made_id(n), 1, 1, 0, timestamptz '{NOW}' + n * interval '1 minute',
+           'down', CASE WHEN n % 100 = 0 THEN made_id(n) END
+      FROM generate_series(1, {SUSPENDED}) AS n;
+    INSERT INTO suspended (host_id, kind, message_id, subscription_id, service_id, reason)
+    SELECT 1, kind, made_id(n), 1, CASE kind WHEN 'stopped' THEN 3 WHEN 'send' THEN 1 + n % 2 END, 'why'
+      FROM generate_series(1, {SUSPENDED}) AS n,
+           LATERAL (SELECT (ARRAY['send', 'unrouted', 'stopped', 'send'])[1 + n % 4]) AS chosen (kind);
+
+    INSERT INTO correlation (property) VALUES ('{{Region}}');
+    INSERT INTO instance_subscription (instance_id, service_id, host_id, correlation_id, hash, value)
+    SELECT made_id(n), 1, 1, 1, made_id(n), '{{NO}}' FROM generate_series(1, {SUSPENDED}) AS n;
+    INSERT INTO ordered_line (service_id, host_id, blocked_until) VALUES (2, 1, 'infinity');
+    INSERT INTO host_instance (host_id, machine, process) SELECT 1, 'here', n FROM generate_series(1, 4) AS n;
+    INSERT INTO intake (location_id, identity, size)
+    SELECT 1, convert_to('file ' || n, 'UTF8'), 100 FROM generate_series(1, {MESSAGES}) AS n;
+    INSERT INTO publication (intake_sequence, range_start, location_id, received, published, unrouted, suspended)
+    SELECT sequence, 0, 1, 1, 1, 0, 0 FROM intake;
+"""
+# As cleanup makes it, with a few that are spread over everything.
+UNREFERENCED = f"""
+    CREATE TEMPORARY TABLE unreferenced (id uuid) ON COMMIT DELETE ROWS;
+    INSERT INTO unreferenced SELECT made_id(n) FROM generate_series(1, {MESSAGES}, {MESSAGES} / 20) AS n;
+    ANALYZE unreferenced
+"""
+
+CLAIMED = [3 * MESSAGES + n for n in range(1, 501)]
+FIRST_SUSPENDED = 3 * MESSAGES + CLAIMS + SUSPENDED + 1
+SOURCES = list(range(1, 51))
+IDS = [uuid(n) for n in range(1, 21)]
+REASONS = ["why"] * len(CLAIMED)
+CLAIM = {"host": HOST, "instance": INSTANCE, "limit": 500, "now": NOW}
+SETTLEMENT = {"host": HOST, "instance": INSTANCE, "sequence": CLAIMED, "now": NOW}
+STARTS = {
+    "line": [-INSTANCE, 0] * len(PRIORITIES),
+    "priority": [priority for priority in PRIORITIES for _ in range(2)],
+    "mark": [start for _ in PRIORITIES for start in (0, MESSAGES)],
+}
+PUBLICATIONS = {
+    "sequence": SOURCES,
+    "range_start": [0] * len(SOURCES),
+    "location": [1] * len(SOURCES),
+    **{column: [1] * len(SOURCES) for column in ("received", "published", "unrouted", "suspended")},
+}
+DEAD = {"host": HOST, "grace": timedelta(0), "lock": INSTANCE_LOCK}
+
+STATEMENTS: dict[str, tuple[str, Mapping[str, Any]]] = {
+    "dequeue": (host_statement("dequeue", HOST), CLAIM | STARTS),
+    "sweep": (host_statement("sweep", HOST), {"host": HOST, "priority": list(PRIORITIES)}),
+    "take_line": (host_statement("take_line", HOST), CLAIM),
+    "dequeue_line": (host_statement("dequeue_line", HOST), CLAIM | {"line": 2}),
+    "complete": (host_statement("complete", HOST), SETTLEMENT),
+    "retry": (host_statement("retry", HOST), SETTLEMENT | {"due_at": [NOW] * len(CLAIMED), "reason": REASONS}),
+    "suspend": (host_statement("suspend", HOST), SETTLEMENT | {"reason": REASONS}),
+    "give_back": (host_statement("give_back", HOST), SETTLEMENT | {"tried": None}),
+    "requeue_due": (host_statement("requeue_due", HOST), {"host": HOST, "now": NOW}),
+    "release_dead": (host_statement("release_dead", HOST), DEAD),
+    "suspend_orphans": (host_statement("suspend_orphans", HOST), {"host": HOST}),
+    "busy": (host_statement("busy", HOST), {"host": HOST, "now": NOW}),
+    "load_messages": (statement("load_messages"), {"message": IDS, "limit": 65536}),
+    "load_fragment": (statement("load_fragment"), {"part": uuid(10), "number": 1}),
+    "load_part": (statement("load_part"), {"part": uuid(1)}),
+    "next_intake_offset": (statement("next_intake_offset"), {"start": 0, "items": 500, "bytes": 10**6}),
+    "read_intake": (statement("read_intake"), {"start": MESSAGES - 100, "end": MESSAGES}),
+    "settled_intake": (statement("settled_intake"), {"after": MESSAGES - 100, "limit": 1000}),
+    "forget_intake": (statement("forget_intake"), {"sequence": SOURCES}),
+    "abandon_intake": (statement("abandon_intake"), {"sequence": SOURCES}),
+    "lock_intake": (statement("lock_intake"), {"sequence": SOURCES}),
+    "claim_publication": (statement("claim_publication"), PUBLICATIONS),
+    "find_instances": (statement("find_instances"), {"hash": IDS}),
+    "end_instance": (statement("end_instance"), {"instance": uuid(100)}),
+    "discard": (statement("discard"), {"instance": uuid(100)}),
+    "replace_suspended": (statement("replace_suspended"), {"host": HOST, "sequence": FIRST_SUSPENDED}),
+    "resume": (statement("resume"), {"message": IDS}),
+    "resume_stopped": (statement("resume_stopped"), {"service": 3}),
+    "terminate": (statement("terminate"), {"message": IDS}),
+    "lock_unrouted": (statement("lock_unrouted"), {"message": IDS}),
+    "forget_unrouted": (statement("forget_unrouted"), {"message": IDS}),
+    "list_unreported": (statement("list_unreported"), {"limit": 200}),
+    "report_failures": (statement("report_failures"), {"message": IDS, "report": ["[]"] * len(IDS)}),
+    "sum_log_gently": (log_statement("sum_log_gently", "message", 1), {}),
+    "take_zero": (log_statement("take_zero", "message", 1), {}),
+    "delete_messages": (statement("delete_messages"), {}),
+    "delete_parts": (statement("delete_parts"), {}),
+}
+
+
+@pytest.fixture(scope="module")
+def filled(server: str, template: str) -> Iterator[psycopg.Connection]:
+    """A session on a MessageBox that holds a lot; nothing it does is kept."""
+    name = f"crossdock_plans_{os.getpid()}"
+    database = make_conninfo(**{**conninfo_to_dict(server), "dbname": name})  # type: ignore[arg-type]
+    with psycopg.connect(server, autocommit=True) as owner:
+        owner.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
+        with Agent(database) as agent:
+            agent.deploy(deployment(**dict.fromkeys(SERVICES, "EXISTS(Region)")))
+            assert ids(agent) == (1, HOST)
+        with psycopg.connect(database, options="-csearch_path=crossdock", autocommit=True) as connection:
+            connection.execute(FILL)
+            report_all(database)
+            connection.execute("VACUUM ANALYZE")
+            with connection.transaction(force_rollback=True):
+                connection.execute(UNREFERENCED)
+                connection.execute("ANALYZE unreferenced")  # as cleanup does
+                yield connection
+        owner.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def report_all(database: str) -> None:
+    """Of every unrouted message it is known how nearly it was wanted."""
+    with Agent(database) as agent:
+        while found := agent.unreported(limit=1000):
+            agent.report_failures({message: [] for message, _ in found})
+
+
+@pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
+@pytest.mark.parametrize("verb", STATEMENTS)
+def test_statement_goes_by_its_indexes(filled: psycopg.Connection, verb: str, mode: str) -> None:
+    text, parameters = STATEMENTS[verb]
+
+    plan = explain(filled, text, parameters, mode)
+
+    whole = [str(node) for node in nodes(filled, plan) if node.reads_all and (verb, node.table) not in MAY_READ_ALL]
+    assert whole == [], f"{verb} reads all of a large table: {', '.join(whole)}"
+
+
+@pytest.mark.parametrize(
+    "verb", ["sweep", "requeue_due", "release_dead", "suspend_orphans", "take_line", "take_zero", "list_unreported"]
+)
+def test_looking_in_vain_costs_the_same_however_much_waits(filled: psycopg.Connection, verb: str) -> None:
+    text, parameters = STATEMENTS[verb]
+    vain = {**parameters, "now": NOW - timedelta(days=1), "grace": timedelta(days=36_500)}
+
+    blocks = blocks_read(filled, text, {name: value for name, value in vain.items() if f"%({name})s" in text})
+
+    assert blocks < FEW_BLOCKS, f"{verb} reads {blocks} blocks to find nothing"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A scan in a plan."""
+
+    kind: str
+    table: str
+    index: str | None
+    condition: str | None
+    partial: bool
+    limited: bool
+
+    @property
+    def reads_all(self) -> bool:
+        """Whether it goes through a whole large table, itself or by an index; until a limit is reached is fine."""
+        if not LARGE.match(self.table) or self.partial:
+            return False
+        if self.index is None:
+            return self.kind == "Seq Scan"
+        # All rows of a partition are of one host.
+        unbounded = self.condition is None or re.fullmatch(r"\(host_id = \S+\)", self.condition) is not None
+        return unbounded and not self.limited
+
+    def __str__(self) -> str:
+        return f"{self.kind} on {self.table}" + (f" using {self.index} where {self.condition}" if self.index else "")
+
+
+def explain(connection: psycopg.Connection, text: str, parameters: Mapping[str, Any], mode: str) -> Any:
+    """The plan of a statement as psycopg would have it prepared."""
+    names = list(dict.fromkeys(re.findall(r"%\((\w+)\)s", text)))
+    numbered = re.sub(r"%\((\w+)\)s", lambda found: f"${names.index(found[1]) + 1}", text)
+    values = [parameters[name] for name in names]
+    transformer = Transformer(connection)
+    transformer.dump_sequence(values, [PyFormat.AUTO] * len(values))
+    declared = ", ".join(type_name(connection, oid) for oid in transformer.types or ())
+    given = ", ".join(transformer.as_literal(value).decode() for value in values)
+    with connection.transaction(force_rollback=True):
+        connection.execute(f"SET LOCAL plan_cache_mode = {mode}")
+        connection.execute(f"PREPARE hot {f'({declared})' if names else ''} AS {numbered}")
+        try:
+            row = connection.execute(f"EXPLAIN (FORMAT JSON) EXECUTE hot {f'({given})' if names else ''}").fetchone()
+        finally:
+            connection.execute("DEALLOCATE hot")
+    assert row is not None
+    return row[0][0]["Plan"]
+
+
+def blocks_read(connection: psycopg.Connection, text: str, parameters: Mapping[str, Any]) -> int:
+    """How many blocks the scans of a statement look at; what it does is undone."""
+    with connection.transaction(force_rollback=True):
+        row = connection.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {text}", parameters).fetchone()
+    assert row is not None
+    return sum_of_leaves(row[0][0]["Plan"])
+
+
+def sum_of_leaves(plan: Mapping[str, Any]) -> int:
+    below = plan.get("Plans", ())
+    own = int(plan["Shared Hit Blocks"]) + int(plan["Shared Read Blocks"])
+    return sum(map(sum_of_leaves, below)) if below else own
+
+
+def type_name(connection: psycopg.Connection, oid: int) -> str:
+    row = connection.execute("SELECT coalesce(nullif(%s::oid, 0)::regtype::text, 'unknown')", [oid]).fetchone()
+    assert row is not None
+    return str(row[0])
+
+
+def nodes(connection: psycopg.Connection, plan: Mapping[str, Any], *, limited: bool = False) -> Iterator[Node]:
+    """The scans of a plan, from the top."""
+    index = plan.get("Index Name")
+    if "Scan" in plan["Node Type"] and (index or "Relation Name" in plan):
+        table, partial = index_of(connection, index) if index else (plan["Relation Name"], False)
+        yield Node(plan["Node Type"], table, index, plan.get("Index Cond"), partial, limited)
+    for below in plan.get("Plans", ()):
+        yield from nodes(connection, below, limited=limited or plan["Node Type"] == "Limit")
+
+
+def index_of(connection: psycopg.Connection, index: str) -> tuple[str, bool]:
+    """(table, whether it holds only some of its rows)."""
+    row = connection.execute(
+        "SELECT indrelid::regclass::text, indpred IS NOT NULL FROM pg_index WHERE indexrelid = %s::regclass", [index]
+    ).fetchone()
+    assert row is not None
+    return row[0], row[1]

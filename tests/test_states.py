@@ -1,0 +1,368 @@
+"""Enlist, start, stop and unenlist: what each does to messages that match, and to what is already there."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from threading import Event
+
+import psycopg
+import pytest
+
+from box import NOW, an_interchange, deployment, listed
+from crossdock.errors import UsageError
+from crossdock.messagebox.agent import Agent, EpochMovedError
+from crossdock.messagebox.publish import check_epoch
+from crossdock.messagebox.queues import LineOutcome
+from crossdock.messagebox.subscriptions import Transition
+from express import at_ports, claim, delivered_now, deploy, kinds, living, port, publish, rows, unbalanced
+from walk import until
+
+NORWAY = {"Region": "NO"}
+
+
+def test_stopping_keeps_what_is_queued_and_starting_resumes_what_came_meanwhile_in_its_place(
+    agent: Agent, database: str
+) -> None:
+    deploy(agent, port("Shipping", "Region = 'NO'"), port("Other", "Region = 'NO'"))
+    publish(agent, NORWAY)
+
+    assert agent.stop("Shipping") == Transition("Shipping", "started", "stopped")
+    publish(agent, NORWAY, NORWAY)
+
+    assert at_ports(agent) == {"Shipping": 1, "Other": 3}
+    assert kinds(agent) == [("stopped", "Shipping")] * 2
+    assert agent.start("Shipping") == Transition("Shipping", "stopped", "started", resumed=2)
+    publish(agent, NORWAY)
+    assert kinds(agent) == []
+    assert unbalanced(database) == []
+    mine = [each for each in delivered_now(agent) if each.service_id == service_id(database, "Shipping")]
+    assert [each.message.id for each in mine] == sorted(each.message.id for each in mine)
+    assert len(mine) == 4
+
+
+def test_unenlisted_port_matches_nothing_but_what_it_was_given_is_still_delivered(agent: Agent, database: str) -> None:
+    deploy(agent, port("Shipping", "Region = 'NO'"))
+    host = agent.hosts()["Default"]
+    publish(agent, NORWAY, NORWAY)
+    with living(agent) as life:
+        [failed] = claim(agent, life, limit=1)
+        agent.retry(host, life.instance, [(failed.sequence, NOW, "down")], now=NOW)
+
+        agent.unenlist("Shipping")
+        published = publish(agent, NORWAY)
+
+        assert (published.published, published.unrouted) == (0, 1)
+        assert agent.list_subscriptions() == []
+        agent.requeue_due(host, now=NOW)
+        assert [each.attempt for each in claim(agent, life)] == [1, 0]
+    assert unbalanced(database) == []
+
+
+def test_start_resumes_what_stopping_suspended_also_when_unenlisted_and_enlisted_in_between(agent: Agent) -> None:
+    deploy(agent, port("Shipping", "Region = 'NO'"))
+    agent.stop("Shipping")
+    publish(agent, NORWAY)
+    agent.unenlist("Shipping")
+    assert kinds(agent) == [("stopped", "Shipping")]
+
+    assert agent.enlist("Shipping") == Transition("Shipping", "unenlisted", "stopped")
+    publish(agent, NORWAY)
+    assert kinds(agent) == [("stopped", "Shipping")] * 2
+
+    assert agent.start("Shipping").resumed == 2
+    assert at_ports(agent) == {"Shipping": 2}
+
+
+def test_unenlisted_port_can_be_started_at_once(agent: Agent) -> None:
+    deploy(agent, port("Shipping", "Region = 'NO'"))
+    agent.unenlist("Shipping")
+
+    assert agent.start("Shipping") == Transition("Shipping", "unenlisted", "started")
+
+    assert publish(agent, NORWAY).references == 1
+
+
+def test_transitions_that_mean_nothing_are_refused_and_those_already_made_change_nothing(agent: Agent) -> None:
+    deploy(agent, port("Started", "Region = 'NO'"), port("Stopped", "Region = 'NO'"), port("Gone", "Region = 'NO'"))
+    agent.stop("Stopped")
+    agent.unenlist("Gone")
+    epoch = agent.epoch()
+
+    for verb, name in ((agent.enlist, "Started"), (agent.enlist, "Stopped"), (agent.stop, "Gone")):
+        with pytest.raises(UsageError, match=f"Send port '{name}' is"):
+            verb(name)
+    for verb, name in ((agent.start, "Started"), (agent.stop, "Stopped"), (agent.unenlist, "Gone")):
+        transition = verb(name)
+        assert transition.before == transition.after
+    assert agent.epoch() == epoch
+
+
+def test_names_that_are_not_deployed_are_refused(agent: Agent) -> None:
+    deploy(agent, port("Shipping", "Region = 'NO'"), port("Dropped", "Region = 'NO'"))
+    deploy(agent, port("Shipping", "Region = 'NO'"))
+
+    for verb in (agent.enlist, agent.start, agent.stop, agent.unenlist):
+        for name in ("Dropped", "shipping", "", "no\u2028where"):
+            with pytest.raises(UsageError, match="There is no send port"):
+                verb(name)
+    for enabled in (True, False):
+        with pytest.raises(UsageError, match="There is no receive location 'Nowhere'"):
+            agent.enable("Nowhere", enabled=enabled)
+
+
+def test_redeployment_keeps_what_an_operator_stopped_or_unenlisted_and_starting_it_uses_the_new_filter(
+    agent: Agent,
+) -> None:
+    deploy(agent, port("Stopped", "Region = 'NO'"), port("Unenlisted", "Region = 'NO'"))
+    agent.stop("Stopped")
+    agent.unenlist("Unenlisted")
+
+    assert deploy(agent, port("Stopped", "Region = 'SE'"), port("Unenlisted", "Region = 'SE'"))
+    publish(agent, {"Region": "SE"})
+
+    assert {row["name"]: row["state"] for row in agent.list_ports()} == {
+        "Stopped": "stopped",
+        "Unenlisted": "unenlisted",
+    }
+    assert kinds(agent) == [("stopped", "Stopped")]
+    agent.start("Stopped")
+    agent.start("Unenlisted")
+    publish(agent, {"Region": "SE"}, NORWAY)
+    assert at_ports(agent) == {"Stopped": 2, "Unenlisted": 1}
+
+
+def test_port_that_was_dropped_and_declared_again_starts_anew_and_gets_what_waited_for_its_start(
+    agent: Agent, database: str
+) -> None:
+    shipping = port("Shipping", "Region = 'NO'")
+    deploy(agent, shipping)
+    agent.stop("Shipping")
+    publish(agent, NORWAY)
+    deploy(agent)
+    assert publish(agent, NORWAY).unrouted == 1
+
+    deploy(agent, shipping)
+
+    assert [row["state"] for row in agent.list_ports()] == ["started"]
+    publish(agent, NORWAY)
+    assert at_ports(agent) == {"Shipping": 2}
+    assert kinds(agent) == [("unrouted", None)]
+    assert unbalanced(database) == []
+
+
+def test_port_that_moved_to_another_host_is_resumed_there(agent: Agent) -> None:
+    deploy(agent, port("Shipping", "Region = 'NO'"))
+    agent.stop("Shipping")
+    publish(agent, NORWAY)
+
+    deploy(agent, port("Shipping", "Region = 'NO'", host="Elsewhere"))
+    agent.start("Shipping")
+
+    assert delivered_now(agent) == []
+    assert len(delivered_now(agent, "Elsewhere")) == 1
+
+
+def test_delivery_that_fails_after_its_port_moved_to_another_host_is_tried_again_there(
+    agent: Agent, database: str
+) -> None:
+    deploy(agent, port("Shipping", "Region = 'NO'"))
+    publish(agent, NORWAY)
+    with living(agent) as life:
+        [reference] = claim(agent, life)
+
+        deploy(agent, port("Shipping", "Region = 'NO'", host="Elsewhere"))
+        agent.retry(agent.hosts()["Default"], life.instance, [(reference.sequence, NOW, "down")], now=NOW)
+
+    assert agent.requeue_due(agent.hosts()["Elsewhere"], now=NOW) == 1
+    assert [each.attempt for each in delivered_now(agent, "Elsewhere")] == [1]
+    assert unbalanced(database) == []
+
+
+def test_what_is_queued_in_order_is_delivered_also_when_its_port_moves_to_another_host(agent: Agent) -> None:
+    ordered = port("Ledger", "Region = 'NO'", ordered=True)
+    deploy(agent, ordered)
+    publish(agent, NORWAY)
+
+    deploy(agent, replace(ordered, host="Elsewhere"))
+    publish(agent, NORWAY)
+
+    assert taken_in_order(agent) == 2
+
+
+def test_what_is_being_delivered_in_order_while_its_port_moves_to_another_host_is_not_stranded(
+    agent: Agent, database: str
+) -> None:
+    ordered = port("Ledger", "Region = 'NO'", ordered=True)
+    deploy(agent, ordered)
+    publish(agent, NORWAY, NORWAY)
+    host = agent.hosts()["Default"]
+    with living(agent) as life:
+        first, second = agent.dequeue_ordered(host, life.instance, limit=10, now=NOW)
+
+        deploy(agent, replace(ordered, host="Elsewhere"))
+        back = LineOutcome(failed=first.sequence, blocked_until=NOW, reason="down", untried=[second.sequence])
+        agent.settle_line(host, life.instance, first.service_id, back, now=NOW)
+
+    assert taken_in_order(agent) == 2
+    assert unbalanced(database) == []
+
+
+def test_operators_choice_about_a_location_survives_a_deployment(agent: Agent) -> None:
+    agent.deploy(deployment(A="Region = 'NO'"))
+    [sequence] = listed(agent, "a")
+    read_by = agent.location_epoch()
+    interchange = an_interchange(agent, sequence, NORWAY)
+
+    assert agent.enable("orders.in", enabled=False)
+    assert not agent.enable("orders.in", enabled=False)
+    agent.deploy(deployment(A="Region = 'SE'"))
+
+    assert [row["enabled"] for row in agent.list_locations()] == [False]
+    with pytest.raises(EpochMovedError):
+        agent.publish([interchange], location_epoch=read_by)
+    assert agent.enable("orders.in", enabled=True)
+    assert len(agent.locations()) == 1
+
+
+def test_location_that_a_deployment_dropped_is_not_enabled_by_hand_and_comes_back_enabled(agent: Agent) -> None:
+    with_location = deployment()
+    agent.deploy(with_location)
+    agent.enable("orders.in", enabled=False)
+    agent.deploy(replace(with_location, locations=[]))
+
+    with pytest.raises(UsageError, match=r"There is no receive location 'orders\.in'"):
+        agent.enable("orders.in", enabled=True)
+    agent.deploy(with_location)
+
+    assert [row["enabled"] for row in agent.list_locations()] == [True]
+
+
+def test_transport_id_reaches_its_port_whatever_its_filter_says_and_others_may_match_too(
+    agent: Agent, database: str
+) -> None:
+    deploy(agent, port("Bound", "Region = 'SE'"), port("Filtered", "Region = 'NO'"), port("Neither"))
+    [(transport,)] = rows(database, "SELECT transport_id::text FROM service WHERE name = 'Bound'")
+
+    published = publish(agent, {"Region": "NO", "BTS.SPTransportID": transport.upper()})
+
+    assert published.references == 2
+    assert at_ports(agent) == {"Bound": 1, "Filtered": 1}
+    deploy(agent, port("Bound", "Region = 'DK'"), port("Filtered", "Region = 'DK'"), port("Neither"))
+    assert publish(agent, {"BTS.SPTransportID": transport}, {"BTS.SPTransportID": ""}).references == 1
+
+
+def test_port_without_a_filter_gets_only_what_is_addressed_to_it(agent: Agent, database: str) -> None:
+    deploy(agent, port("Bound"))
+    [(transport,)] = rows(database, "SELECT transport_id::text FROM service")
+
+    published = publish(agent, {}, NORWAY, {"BTS.SPTransportID": transport})
+
+    assert (published.published, published.unrouted) == (1, 2)
+
+
+def test_priority_decides_what_is_claimed_first(agent: Agent, database: str) -> None:
+    deploy(
+        agent,
+        port("Later", "Region = 'NO'", priority=10),
+        port("Usual", "Region = 'NO'"),
+        port("First", "Region = 'NO'", priority=1),
+    )
+    publish(agent, NORWAY, NORWAY)
+    names = dict(rows(database, "SELECT id, name FROM service"))
+
+    with living(agent) as life:
+        order = [names[each.service_id] for _ in range(6) for each in claim(agent, life, limit=1)]
+
+    assert order == ["First", "First", "Usual", "Usual", "Later", "Later"]
+
+
+def test_starting_wakes_the_host_and_is_seen_by_instances_that_have_gone_past(agent: Agent, database: str) -> None:
+    deploy(agent, port("Shipping", "Region = 'NO'"), port("Busy", "Region = 'NO'"))
+    agent.stop("Shipping")
+    publish(agent, *[NORWAY] * 20)
+    delivered_now(agent)
+    with Agent(database) as operator, living(agent) as life:
+        publish(agent, NORWAY)
+        assert len(claim(agent, life)) == 1
+        list(iter(lambda: life.wait(0), False))
+
+        operator.start("Shipping")
+
+        assert life.wait(10)
+        found = 0
+
+        def all_there() -> bool:
+            nonlocal found
+            found += len(claim(agent, life))
+            return found == 21
+
+        until(all_there, 10)
+
+
+def test_no_message_stays_suspended_after_the_start_that_should_have_resumed_it(agent: Agent, database: str) -> None:
+    deploy(agent, port("Shipping", "Region = 'NO'"))
+    done = Event()
+
+    def publish_on() -> int:
+        sent = 0
+        while not done.is_set():
+            sent += publish(agent, NORWAY, NORWAY).published
+        return sent
+
+    with ThreadPoolExecutor(3) as pool:
+        publishers = [pool.submit(publish_on) for _ in range(3)]
+        try:
+            with Agent(database) as operator:
+                for _ in range(15):
+                    operator.stop("Shipping")
+                    operator.start("Shipping")
+        finally:
+            done.set()
+        sent = sum(publisher.result() for publisher in publishers)
+
+    assert kinds(agent) == []
+    assert at_ports(agent) == {"Shipping": sent}
+    assert unbalanced(database) == []
+
+
+def test_host_that_is_deployed_while_somebody_publishes_holds_up_nobody(agent: Agent, database: str) -> None:
+    deploy(agent, port("Shipping", "Region = 'NO'"))
+    epoch, host = agent.epoch(), agent.hosts()["Default"]
+
+    with psycopg.connect(database, options="-csearch_path=crossdock") as publisher, ThreadPoolExecutor(1) as pool:
+        publisher.execute(  # as far as publishing has come before its last step
+            "INSERT INTO queue (host_id, priority, message_id, subscription_id, service_id)"
+            " VALUES (%s, 5, gen_random_uuid(), 1, 1)",
+            [host],
+        )
+        deployed = pool.submit(deploy, agent, port("Shipping", "Region = 'NO'", host="New"))
+        until(lambda: deployed.done() or _waits_for_a_lock(database), 10)
+        with suppress(EpochMovedError):
+            check_epoch(publisher, epoch)
+        publisher.rollback()
+
+        assert deployed.result()
+
+
+def taken_in_order(agent: Agent) -> int:
+    """How many references of ordered ports somebody can take, whichever host has them."""
+    found = 0
+    for name, host in agent.hosts().items():
+        with living(agent, name) as life:
+            while references := agent.dequeue_ordered(host, life.instance, limit=10, now=NOW):
+                found += len(references)
+                delivered = LineOutcome(completed=[each.sequence for each in references])
+                agent.settle_line(host, life.instance, references[0].service_id, delivered, now=NOW)
+    return found
+
+
+def _waits_for_a_lock(database: str) -> bool:
+    query = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    return bool(rows(database, query))
+
+
+def service_id(database: str, name: str) -> int:
+    [(found,)] = rows(database, "SELECT id FROM service WHERE name = %s", name)
+    return int(found)

@@ -1,0 +1,131 @@
+"""What a Spark Python worker does with sources that go wrong: everything is accounted for, and nothing stops the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from box import PROPERTIES
+from crossdock.adapter.file import file_identity
+from crossdock.dataflow.receive import _Worker
+from crossdock.message.property import PropertyRegistry
+from crossdock.messagebox.agent import Agent
+from crossdock.messagebox.deployment import DeployedLocation, DeployedPort, Deployment
+from crossdock.pipeline.receive import Document
+from crossdock.receive.intake import Intake
+from crossdock.receive.interchange import IntakeItem
+from crossdock.receive.location import LocationDefinition, ReceiveLocation
+from crossdock.subscription.text import parse_filter
+
+
+@dataclass(frozen=True, slots=True)
+class AnyPipeline:
+    """A pipeline of somebody else's making, which does as it likes."""
+
+    work: Callable[[bytes], list[Document]]
+
+    def execute(self, content: bytes) -> list[Document]:
+        return self.work(content)
+
+
+def deployed(agent: Agent, folder: Path) -> None:
+    """One location that reads folder/in/*.json, one that reads folder/other, and a port that wants everything."""
+    (folder / "in").mkdir()
+    definition = LocationDefinition(
+        name="In", port="In", adapter="file", address=str(folder / "in" / "*.json"), message_type="Order",
+        promote={}, split=None, interchange="recoverable", text_limit=256,
+    )  # fmt: skip
+    other = definition.model_copy(update={"name": "Other", "address": str(folder / "other" / "*")})
+    locations = [DeployedLocation(each.name, "Default", each.model_dump(mode="json")) for each in (definition, other)]
+    wanted = parse_filter(PropertyRegistry(PROPERTIES), "MessageType = 'Order'")
+    agent.deploy(Deployment("orders", PROPERTIES, locations, [DeployedPort("All", "Default", 5, wanted, {})]))
+
+
+def listed(agent: Agent, folder: Path, **contents: bytes) -> list[IntakeItem]:
+    location = next(id_ for id_, _, kept in agent.locations() if kept["name"] == "In")
+    for name, content in contents.items():
+        (folder / "in" / f"{name}.json").write_bytes(content)
+    paths = [folder / "in" / f"{name}.json" for name in contents]
+    agent.list_intake([(location, file_identity(path), path.stat().st_size) for path in paths])
+    return agent.read_intake(0, 2**62)
+
+
+def worker_with(agent: Agent, work: Callable[[bytes], list[Document]]) -> _Worker:
+    """A worker whose locations run another pipeline, until it looks at the definitions again."""
+    worker = _Worker(agent, agent.box_number())
+    pipeline: Any = AnyPipeline(work)
+    worker._refresh()
+    worker.locations = {id_: replace(location, pipeline=pipeline) for id_, location in worker.locations.items()}
+    return worker
+
+
+def good(content: bytes) -> list[Document]:
+    return [Document(content, {"BTS.MessageType": "Order"})]
+
+
+def test_source_that_the_messagebox_cannot_hold_is_suspended_whole_and_the_others_are_published(
+    agent: Agent, folder: Path
+) -> None:
+    deployed(agent, folder)
+    half = "\ud800"  # no encoding of PostgreSQL has it
+
+    def work(content: bytes) -> list[Document]:
+        return [Document(content, {"BTS.MessageType": "Order", "Region": half})] if b"bad" in content else good(content)
+
+    items = listed(agent, folder, a=b"one", b=b"bad", c=b"two")
+    for _ in worker_with(agent, work).receive(items):
+        pass
+
+    [row] = agent.suspended()
+    assert (row.kind, row.receive_location, "the MessageBox cannot hold it" in row.reason) == ("receive", "In", True)
+    assert agent.messages([row.id])[row.id].body == b"bad"
+    assert agent.statistics().published == 2
+
+
+def test_pipeline_that_raises_suspends_the_source_with_its_bytes(agent: Agent, folder: Path) -> None:
+    deployed(agent, folder)
+
+    def work(content: bytes) -> list[Document]:
+        if content == b"bad":
+            raise ZeroDivisionError("oops")
+        return good(content)
+
+    for _ in worker_with(agent, work).receive(listed(agent, folder, a=b"bad", b=b"one")):
+        pass
+
+    [row] = agent.suspended()
+    assert (row.kind, row.reason) == ("receive", "the pipeline failed: ZeroDivisionError: oops")
+    assert agent.messages([row.id])[row.id].body == b"bad"
+    assert agent.statistics().published == 1
+
+
+def test_sources_are_read_again_when_the_locations_change_before_they_are_published(agent: Agent, folder: Path) -> None:
+    deployed(agent, folder)
+
+    def work(content: bytes) -> list[Document]:
+        agent.enable("Other", enabled=False)
+        return [Document(content, {"BTS.MessageType": "Outdated"})]
+
+    for _ in worker_with(agent, work).receive(listed(agent, folder, a=b"{}")):
+        pass
+
+    assert agent.statistics().published == 1  # by the definition as it is now, whose message type the port wants
+    assert agent.suspended() == []
+
+
+def test_published_source_of_a_location_that_was_disabled_since_is_still_removed(agent: Agent, folder: Path) -> None:
+    deployed(agent, folder)
+    items = listed(agent, folder, a=b"{}")
+    for _ in worker_with(agent, good).receive(items):
+        pass
+    agent.enable("In", enabled=False)
+    disabled = {
+        id_: ReceiveLocation.from_definition(id_, host, kept) for id_, host, kept in agent.locations(enabled=False)
+    }
+
+    Intake(agent).round({}, disabled)
+
+    assert list((folder / "in").iterdir()) == []
+    assert agent.read_intake(0, 2**62) == []
