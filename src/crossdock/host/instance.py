@@ -28,11 +28,12 @@ WORKERS = 8
 _CLASS = "messaging"
 _BATCH = 500
 _LINE_BATCH = 100
-_LARGEST_SHARE = 16
+_LARGEST_SHARE = 64
 _BATCHES = 200
 _QUICK_SECONDS = 0.0005
 _IN_MEMORY = 2_000
 _UPKEEP_SECONDS = 1.0
+_LOOK_AT_CLAIMS_SECONDS = 10.0
 _RECONNECT_SECONDS = 0.5
 
 logger = logging.getLogger(__name__)
@@ -88,6 +89,7 @@ class HostInstance:
         self._room = Event()
         self._counting = Lock()
         self._held = 0
+        self._look_at_claims_at = 0.0
         self._has_lines = True
         self._ready: SimpleQueue[_Claim | None] = SimpleQueue()
         self._outcomes: SimpleQueue[tuple[int, list[tuple[Reference, Outcome]]] | None] = SimpleQueue()
@@ -117,6 +119,11 @@ class HostInstance:
         self._outcomes.put(None)
         self._settler.join()
         self._lifeline.end()
+
+    @property
+    def in_hand(self) -> int:
+        """How many references are claimed and not settled yet."""
+        return self._held
 
     def check(self) -> None:
         """Raise what ended the instance, if anything did."""
@@ -167,8 +174,16 @@ class HostInstance:
         """Bring back what is due and what the dead left behind."""
         self._lifeline.check()
         self._has_lines = self._agent.has_lines(self._host_id)
-        if self._agent.release_dead(self._host_id) + self._agent.requeue_due(self._host_id, now=self._clock()):
+        freed = self._agent.release_dead(self._host_id) if self._dead_left_something() else 0
+        if freed + self._agent.requeue_due(self._host_id, now=self._clock()):
             self._awake.set()
+
+    def _dead_left_something(self) -> bool:
+        """Somebody died; or it is time to look at all that is claimed, for what nobody alive holds."""
+        if time.monotonic() < self._look_at_claims_at and not self._agent.any_dead(self._host_id):
+            return False
+        self._look_at_claims_at = time.monotonic() + _LOOK_AT_CLAIMS_SECONDS
+        return True
 
     # Claiming
 

@@ -1,19 +1,24 @@
 """Marks: where a claim begins to look in the queue of a host, so that it does not wade through rows that are gone.
 
 A mark never passes a row that may still appear: sequence numbers up to `s` are settled once every transaction that was
-running when `s` had been drawn has ended. Rows that come back with an old number are found by the next sweep.
+running when `s` had been drawn has ended. A claim moves the mark behind what it took; rows that come back with an old
+number, or that somebody else had locked and gave up, are found by the next sweep.
 """
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 
 PRIORITIES = tuple(range(1, 11))
 _SWEEP_SECONDS = 1.0
 _IDLE_SWEEP_SECONDS = 0.1
+_SETTLE_SECONDS = 0.2
+# A sweep walks over everything that is gone and not yet cleaned away: it may take one part in so many of the time.
+_SHARE_OF_TIME = 30
 
 
 @dataclass(slots=True)
@@ -24,23 +29,49 @@ class Marks:
     settled: int = 0
     drawn: int = 0
     drawn_before: int | None = None
-    swept_at: float = 0.0
-    lock: Lock = field(default_factory=Lock)
+    swept_at: float = -math.inf
+    sweep_seconds: float = 0.0
+    settled_at: float = -math.inf
+    resets: int = 0
+    sweeping: Lock = field(default_factory=Lock)
+    _moving: Lock = field(default_factory=Lock)
 
-    def due(self, *, idle: bool) -> bool:
-        """Whether it is time to look again; sooner where the marks found nothing."""
-        return time.monotonic() - self.swept_at > (_IDLE_SWEEP_SECONDS if idle else _SWEEP_SECONDS)
+    def sweep_due(self, *, idle: bool) -> bool:
+        """Whether it is time to look at everything again; sooner where the marks found nothing."""
+        interval = _IDLE_SWEEP_SECONDS if idle else _SWEEP_SECONDS
+        return time.monotonic() - self.swept_at > max(interval, _SHARE_OF_TIME * self.sweep_seconds)
 
-    def swept(self, drawn: int, transaction: int, oldest_running: int, lowest: Sequence[int]) -> None:
-        """Take in a sweep. `drawn`: the last number drawn when it began; `lowest`: living, of each priority."""
+    def settle_due(self) -> bool:
+        """Whether it is time to ask again how far the marks may go."""
+        return time.monotonic() - self.settled_at > _SETTLE_SECONDS
+
+    def settle(self, drawn: int, transaction: int, oldest_running: int) -> None:
+        """`drawn`: the last number drawn before `transaction`, of which `oldest_running` was the oldest running one."""
         if self.drawn_before is not None and oldest_running >= self.drawn_before:
             self.settled, self.drawn_before = self.drawn, None
         if self.drawn_before is None:
             self.drawn, self.drawn_before = drawn, transaction
-        self.positions = [min(living, self.settled + 1) for living in lowest]
-        self.swept_at = time.monotonic()
+        self.settled_at = time.monotonic()
+
+    def swept(self, lowest: Sequence[int], *, seconds: float, resets: int) -> None:
+        """Take in the lowest living number of each priority, seen after the last `settle` and so many resets."""
+        with self._moving:
+            if resets == self.resets:
+                self.positions = [min(living, self.settled + 1) for living in lowest]
+                self.swept_at, self.sweep_seconds = time.monotonic(), seconds
+
+    def claimed(self, began: Sequence[int], highest: Mapping[int, int]) -> None:
+        """A claim that began at these positions took, or found locked, everything up to `highest` of each priority."""
+        with self._moving:
+            if self.positions is began:  # else they were set back, or set anew, meanwhile
+                self.positions = [
+                    max(mark, min(highest.get(priority, 0), self.settled) + 1)
+                    for priority, mark in zip(PRIORITIES, began, strict=True)
+                ]
 
     def reset(self) -> None:
         """Rows with old numbers have come back: look at everything once."""
-        self.positions = (0,) * len(PRIORITIES)
-        self.swept_at = 0.0
+        with self._moving:
+            self.positions = (0,) * len(PRIORITIES)
+            self.swept_at = -math.inf
+            self.resets += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -72,16 +73,19 @@ class Queues(Database):
     def dequeue(self, host_id: int, instance: int, *, limit: int, now: datetime) -> list[Reference]:
         """Claim up to `limit` references, in order of priority, with their messages."""
         marks = self._marks[host_id]
-        if marks.due(idle=False):
+        if marks.sweep_due(idle=False):
             self._sweep(host_id, marks)
+        elif marks.settle_due():
+            self._settle_marks(marks)
         rows = self._claim(host_id, instance, marks, limit, now)
-        if not rows and any(marks.positions) and marks.due(idle=True):
+        if not rows and any(marks.positions) and marks.sweep_due(idle=True):
             self._sweep(host_id, marks)
             rows = self._claim(host_id, instance, marks, limit, now)
         return self._references(sorted(rows, key=lambda row: row[:2]))
 
     def _claim(self, host_id: int, instance: int, marks: Marks, limit: int, now: datetime) -> list[tuple[Any, ...]]:
         """From the line that is this instance's own and from the shared one, the most urgent first."""
+        began = marks.positions
         parameters = {
             "host": host_id,
             "instance": instance,
@@ -89,27 +93,48 @@ class Queues(Database):
             "now": now,
             "line": [-instance, 0] * len(PRIORITIES),
             "priority": [priority for priority in PRIORITIES for _ in range(2)],
-            "mark": [start for mark in marks.positions for start in (0, mark)],
+            "mark": [start for mark in began for start in (0, mark)],
         }
-        return self._host_rows("dequeue", parameters)
+        rows = self._host_rows("dequeue", parameters)
+        highest: dict[int, int] = {}
+        for priority, sequence, *_, line, _ in rows:
+            if line == 0:
+                highest[priority] = max(sequence, highest.get(priority, 0))
+        marks.claimed(began, highest)
+        return rows
 
     def _sweep(self, host_id: int, marks: Marks) -> None:
-        """Find the lowest living references, and how far the marks may go."""
-        if not marks.lock.acquire(blocking=False):
+        """Find the lowest living references."""
+        if not marks.sweeping.acquire(blocking=False):
             return  # another thread is at it
         try:
-            with self._connection() as connection:
-                # First the number, then a transaction: whoever drew a number so far is older than that transaction.
-                drawn = connection.execute(
-                    "SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END FROM reference_sequence"
-                ).fetchone()
-                query = host_statement("sweep", host_id)
-                row = connection.execute(query, {"host": host_id, "priority": list(PRIORITIES)}).fetchone()
-            assert drawn is not None
-            assert row is not None
-            marks.swept(drawn[0], int(row[0]), int(row[1]), row[2])
+            self._settle_marks_alone(marks)
+            resets, began = marks.resets, time.monotonic()
+            [(lowest,)] = self._host_rows("sweep", {"host": host_id, "priority": list(PRIORITIES)})
+            marks.swept(lowest, seconds=time.monotonic() - began, resets=resets)
         finally:
-            marks.lock.release()
+            marks.sweeping.release()
+
+    def _settle_marks(self, marks: Marks) -> None:
+        """Find how far the marks may go."""
+        if marks.sweeping.acquire(blocking=False):
+            try:
+                self._settle_marks_alone(marks)
+            finally:
+                marks.sweeping.release()
+
+    def _settle_marks_alone(self, marks: Marks) -> None:
+        with self._connection() as connection:
+            # First the number, then a transaction: whoever drew a number so far is older than that transaction.
+            drawn = connection.execute(
+                "SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END FROM reference_sequence"
+            ).fetchone()
+            row = connection.execute(
+                "SELECT pg_current_xact_id()::text::bigint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
+            ).fetchone()
+        assert drawn is not None
+        assert row is not None
+        marks.settle(drawn[0], row[0], row[1])
 
     def has_lines(self, host_id: int) -> bool:
         """Whether any service of the host is ordered, or was: only then there is something to take in order."""
@@ -189,6 +214,11 @@ class Queues(Database):
         freed = self._brought_back(host_id, "release_dead", parameters)
         self._host_run("suspend_orphans", {"host": host_id})
         return freed
+
+    def any_dead(self, host_id: int) -> bool:
+        """Whether a host instance died and nobody has freed what it had. Cheap, unlike `release_dead`."""
+        [(dead,)] = self._rows("any_dead", {"host": host_id, "grace": _DEAD_GRACE, "lock": INSTANCE_LOCK})
+        return bool(dead)
 
     def _brought_back(self, host_id: int, verb: str, parameters: dict[str, Any]) -> int:
         with self._services_held_still() as connection:
