@@ -214,6 +214,33 @@ def test_looking_in_vain_costs_the_same_however_much_waits(filled: psycopg.Conne
     assert blocks < FEW_BLOCKS, f"{verb} reads {blocks} blocks to find nothing"
 
 
+@pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
+@pytest.mark.parametrize("verb", ["dequeue", "dequeue_line", "sweep", "busy"])
+def test_queue_that_was_empty_when_it_was_analysed_is_still_read_in_order(
+    agent: Agent, database: str, verb: str, mode: str
+) -> None:
+    agent.deploy(deployment(**dict.fromkeys(SERVICES, "EXISTS(Region)")))
+    text, parameters = STATEMENTS[verb]
+    fill = (
+        "INSERT INTO queue (host_id, line, priority, message_id, subscription_id, service_id)"
+        f" SELECT {HOST}, n % 2, 5, gen_random_uuid(), 1, 1 FROM generate_series(1, 20000) AS n"
+    )
+    with psycopg.connect(database, options="-csearch_path=crossdock", autocommit=True) as connection:
+        connection.execute(fill)
+        connection.execute(f"ANALYZE queue_{HOST}")
+        with psycopg.connect(database, options="-csearch_path=crossdock") as reader:
+            reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            reader.execute("SELECT count(*) FROM queue")
+            connection.execute("DELETE FROM queue")
+            connection.execute(f"VACUUM ANALYZE queue_{HOST}")
+
+            with agent._connection() as mine:
+                plan = explain(mine, text, parameters, mode)
+                kinds = [node.kind for node in nodes(mine, plan) if node.index == f"queue_{HOST}_pkey"]
+
+    assert set(kinds) <= {"Index Scan", "Index Only Scan"}, kinds
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """A scan in a plan."""
