@@ -8,14 +8,16 @@ import pytest
 
 from crossdock.errors import ApplicationError
 from crossdock.message.property import PropertyType, Value
-from crossdock.pipeline.json import Split, parse_path
-from crossdock.pipeline.receive import Document, Promotion, ReceivePipeline
+from crossdock.pipeline.document import Document, Promoter, Promotion
+from crossdock.pipeline.json import JsonDisassembler, Split, parse_path
+from crossdock.pipeline.receive import ReceivePipeline
 
 
 def execute(content: bytes, *, split: Split | None = None, standard: bool = False) -> list[Document]:
     fields = {"Id": (PropertyType.TEXT, "$.id"), "Amount": (PropertyType.DECIMAL, "$.order.amount")}
-    promotions = tuple(Promotion(name, type_, path, parse_path(path)) for name, (type_, path) in fields.items())
-    return ReceivePipeline("Order", promotions, 256, split, standard).execute(content)
+    promotions = [Promotion(name, type_, path, parse_path(path)) for name, (type_, path) in fields.items()]
+    disassembler = JsonDisassembler("Order", Promoter(promotions, 256), split)
+    return ReceivePipeline(disassembler, standard=standard).execute(content)
 
 
 def promoted(content: bytes) -> dict[str, Value]:

@@ -13,7 +13,8 @@ from crossdock.dataflow.receive import _Worker
 from crossdock.message.property import PropertyRegistry
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.deployment import DeployedLocation, DeployedPort, Deployment
-from crossdock.pipeline.receive import Document
+from crossdock.pipeline.definition import PipelineDefinition, SchemaDefinition
+from crossdock.pipeline.document import Document
 from crossdock.receive.intake import Intake
 from crossdock.receive.interchange import IntakeItem
 from crossdock.receive.location import LocationDefinition, ReceiveLocation
@@ -26,17 +27,17 @@ class AnyPipeline:
 
     work: Callable[[bytes], list[Document]]
 
-    def execute(self, content: bytes) -> list[Document]:
+    def execute(self, content: bytes, *, piece: bool) -> list[Document]:
+        assert not piece
         return self.work(content)
 
 
 def deployed(agent: Agent, folder: Path) -> None:
     """One location that reads folder/in/*.json, one that reads folder/other, and a port that wants everything."""
     (folder / "in").mkdir()
-    definition = LocationDefinition(
-        name="In", port="In", adapter="file", address=str(folder / "in" / "*.json"), message_type="Order",
-        promote={}, split=None, interchange="recoverable", text_limit=256,
-    )  # fmt: skip
+    pipeline = PipelineDefinition(disassemble="json", schemas=(SchemaDefinition(type="Order", format="json"),))
+    address = str(folder / "in" / "*.json")
+    definition = LocationDefinition(name="In", port="In", adapter="file", address=address, pipeline=pipeline)
     other = definition.model_copy(update={"name": "Other", "address": str(folder / "other" / "*")})
     locations = [DeployedLocation(each.name, "Default", each.model_dump(mode="json")) for each in (definition, other)]
     wanted = parse_filter(PropertyRegistry(PROPERTIES), "MessageType = 'Order'")
@@ -62,7 +63,7 @@ def worker_with(agent: Agent, work: Callable[[bytes], list[Document]]) -> _Worke
 
 
 def good(content: bytes) -> list[Document]:
-    return [Document(content, {"BTS.MessageType": "Order"})]
+    return [Document(content, "Order", {"BTS.MessageType": "Order"})]
 
 
 def test_source_that_the_messagebox_cannot_hold_is_suspended_whole_and_the_others_are_published(
@@ -72,7 +73,11 @@ def test_source_that_the_messagebox_cannot_hold_is_suspended_whole_and_the_other
     half = "\ud800"  # no encoding of PostgreSQL has it
 
     def work(content: bytes) -> list[Document]:
-        return [Document(content, {"BTS.MessageType": "Order", "Region": half})] if b"bad" in content else good(content)
+        return (
+            [Document(content, "Order", {"BTS.MessageType": "Order", "Region": half})]
+            if b"bad" in content
+            else good(content)
+        )
 
     items = listed(agent, folder, a=b"one", b=b"bad", c=b"two")
     for _ in worker_with(agent, work).receive(items):
@@ -106,7 +111,7 @@ def test_sources_are_read_again_when_the_locations_change_before_they_are_publis
 
     def work(content: bytes) -> list[Document]:
         agent.enable("Other", enabled=False)
-        return [Document(content, {"BTS.MessageType": "Outdated"})]
+        return [Document(content, "Order", {"BTS.MessageType": "Outdated"})]
 
     for _ in worker_with(agent, work).receive(listed(agent, folder, a=b"{}")):
         pass

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from crossdock.application.model import ApplicationModel
 from crossdock.errors import ApplicationError, FilterError
 from crossdock.message.property import PropertyRegistry, PropertyType
+from crossdock.pipeline.definition import Format
 from crossdock.subscription.expression import Expression, compile_expression
 from crossdock.subscription.predicate import groups_of_filter
 
@@ -53,6 +54,7 @@ class Application:
         self._properties: dict[str, PropertyType] = {}
         self._hosts: list[dict[str, Any]] = []
         self._schemas: list[dict[str, Any]] = []
+        self._pipelines: list[dict[str, Any]] = []
         self._receive_ports: list[ReceivePort] = []
         self._send_ports: list[SendPort] = []
 
@@ -66,16 +68,29 @@ class Application:
         self._declare(name, PropertyType(type_))
         return self
 
-    def schema(self, type_: str, *, format: Literal["json"], promote: Mapping[str, TypedPath]) -> Application:  # noqa: A002
-        """A kind of document, and the properties promoted from it; each is declared by being promoted."""
-        for name, promoted in promote.items():
-            self._declare(name, promoted.type)
-        paths = {name: promoted.path for name, promoted in promote.items()}
-        self._schemas.append({"type": type_, "format": format, "promote": paths})
+    def schema(
+        self,
+        type_: str,
+        *,
+        format: Format,  # noqa: A002
+        promote: Mapping[str, TypedPath] | None = None,
+        **options: Any,
+    ) -> Application:
+        """A kind of document, and the properties promoted from it; each is declared by being promoted.
+
+        `options`: whatever else a schema has in YAML, such as namespaces, body, columns, validate.
+        """
+        self._schemas.append({"type": type_, "format": format, "promote": self._paths(promote or {}), **options})
         return self
 
-    def receive_port(self, name: str) -> ReceivePort:
-        port = ReceivePort(name)
+    def pipeline(self, name: str, *, disassemble: str, **options: Any) -> Application:
+        """A pipeline of one's own. `options`: decode, charset, components."""
+        self._pipelines.append({"name": name, "disassemble": disassemble, **options})
+        return self
+
+    def receive_port(self, name: str, **options: Any) -> ReceivePort:
+        """`options`: maps, failed_messages."""
+        port = ReceivePort(name, options)
         self._receive_ports.append(port)
         return port
 
@@ -93,10 +108,16 @@ class Application:
                 "hosts": self._hosts,
                 "properties": self._properties,
                 "schemas": self._schemas,
+                "pipelines": self._pipelines,
                 "receive_ports": [port.declared() for port in self._receive_ports],
                 "send_ports": [port.declared(registry) for port in self._send_ports],
             }
         )
+
+    def _paths(self, promote: Mapping[str, TypedPath]) -> dict[str, str]:
+        for name, promoted in promote.items():
+            self._declare(name, promoted.type)
+        return {name: promoted.path for name, promoted in promote.items()}
 
     def _declare(self, name: str, type_: PropertyType) -> None:
         PropertyRegistry(self._properties).declare(name, type_)
@@ -106,8 +127,9 @@ class Application:
 class ReceivePort:
     """Add locations by their adapter."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, options: Mapping[str, Any]) -> None:
         self.name = name
+        self._options = options
         self._locations: list[dict[str, Any]] = []
 
     def file(self, address: str, *, pipeline: str, **options: Any) -> ReceivePort:
@@ -116,7 +138,7 @@ class ReceivePort:
         return self
 
     def declared(self) -> dict[str, Any]:
-        return {"name": self.name, "locations": self._locations}
+        return {"name": self.name, "locations": self._locations, **self._options}
 
 
 class SendPort:

@@ -6,15 +6,15 @@ Everything that can be wrong with an application is found here, before anything 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
-from crossdock.application.model import ApplicationModel, LocationModel, ReceivePortModel, SchemaModel, SendPortModel
+from crossdock.application.model import ApplicationModel, LocationModel, ReceivePortModel, SendPortModel
+from crossdock.application.pipelines import Pipelines
 from crossdock.errors import ApplicationError, FilterError
 from crossdock.message.property import PropertyRegistry
 from crossdock.messagebox.deployment import DeployedLocation, DeployedPort, Deployment
-from crossdock.pipeline.json import parse_path
-from crossdock.receive.location import LocationDefinition, PromotedField
+from crossdock.receive.location import LocationDefinition
 from crossdock.send.port import PortDefinition
 from crossdock.subscription.predicate import Filter, filter_of_groups
 from crossdock.subscription.text import parse_filter
@@ -26,11 +26,9 @@ def deployment_of(application: ApplicationModel, file: Path, *, text_limit: int)
         registry = PropertyRegistry(application.properties)
         _check_names(application)
         folder = file.absolute().parent
-        schemas = {schema.type: schema for schema in application.schemas}
-        for schema in application.schemas:
-            _check_promotions(registry, schema)
+        pipelines = Pipelines(application, registry, folder, text_limit)
         locations = [
-            _location(port, location, schemas, registry, folder, text_limit)
+            _location(port, location, pipelines, folder)
             for port in application.receive_ports
             for location in port.locations
         ]
@@ -44,6 +42,7 @@ def deployment_of(application: ApplicationModel, file: Path, *, text_limit: int)
 def _check_names(application: ApplicationModel) -> None:
     _refuse_repeats("host", (host.name for host in application.hosts))
     _refuse_repeats("schema", (schema.type for schema in application.schemas))
+    _refuse_repeats("pipeline", (pipeline.name for pipeline in application.pipelines))
     _refuse_repeats("receive port", (port.name for port in application.receive_ports))
     _refuse_repeats(
         "receive location", (location.name for port in application.receive_ports for location in port.locations)
@@ -57,60 +56,17 @@ def _refuse_repeats(kind: str, names: Iterable[str]) -> None:
         raise ApplicationError(f"the name {repeated[0]!r} is used for more than one {kind}; give each its own")
 
 
-def _check_promotions(registry: PropertyRegistry, schema: SchemaModel) -> None:
-    for name, path in schema.promote.items():
-        if name not in registry.declared:
-            meant = registry.suggest(name)
-            hint = f"did you mean {meant!r}?" if meant else "declare it under `properties`"
-            raise ApplicationError(f"schema {schema.type!r} promotes {name!r}, which is not declared; {hint}")
-        try:
-            parse_path(path)
-        except ApplicationError as error:
-            raise ApplicationError(f"schema {schema.type!r}, property {name!r}: {error}") from error
-
-
-def _location(
-    port: ReceivePortModel,
-    location: LocationModel,
-    schemas: Mapping[str, SchemaModel],
-    registry: PropertyRegistry,
-    folder: Path,
-    text_limit: int,
-) -> DeployedLocation:
-    schema = _schema(location, schemas)
+def _location(port: ReceivePortModel, location: LocationModel, pipelines: Pipelines, folder: Path) -> DeployedLocation:
     definition = LocationDefinition(
         name=location.name,
         port=port.name,
         adapter=location.adapter,
         address=_mask(folder, location),
-        message_type=schema.type,
-        promote={name: PromotedField(type=registry.type_of(name), field=path) for name, path in schema.promote.items()},
-        split=location.split,
-        interchange=location.interchange,
-        text_limit=text_limit,
+        pipeline=pipelines.of(port, location),
         labels=tuple(location.labels),
+        route_failures=port.failed_messages == "route",
     )
     return DeployedLocation(location.name, location.host, definition.model_dump(mode="json"))
-
-
-def _schema(location: LocationModel, schemas: Mapping[str, SchemaModel]) -> SchemaModel:
-    """The one the location names, or the only one of its format."""
-    if location.schema_ is not None:
-        if location.schema_ not in schemas:
-            known = ", ".join(schemas) or "none"
-            raise ApplicationError(
-                f"receive location {location.name!r} names the schema {location.schema_!r}, which is not declared "
-                f"(declared: {known})"
-            )
-        return schemas[location.schema_]
-    fitting = list(schemas.values())  # there is one format so far
-    if len(fitting) != 1:
-        problem = "no schema" if not fitting else "more than one schema"
-        raise ApplicationError(
-            f"receive location {location.name!r}: there is {problem} of format {location.pipeline!r}; "
-            + ("declare one under `schemas`" if not fitting else "name one with `schema:`")
-        )
-    return fitting[0]
 
 
 def _port(port: SendPortModel, registry: PropertyRegistry, folder: Path) -> DeployedPort:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from crossdock.message.property import PropertyType
+from crossdock.pipeline.definition import Format
 from crossdock.pipeline.json import Split
 
 DEFAULT_HOST = "Default"
@@ -27,33 +28,89 @@ class HostModel(Model):
     labels: list[Name] = []
 
 
-class SchemaModel(Model):
-    """A kind of document; `promote` maps a property to the path of its field."""
+class RecordModel(Model):
+    """How a line of a flat file is cut: `columns` are names, or names with their first position and length."""
+
+    columns: list[str] | dict[str, tuple[PositiveInt, PositiveInt]] = Field(default=[])
+    delimiter: str = Field(default=",", min_length=1, max_length=1)
+    quote: str = Field(default='"', min_length=1, max_length=1)
+    promote: dict[str, str] = {}
+    distinguished: dict[str, str] = {}
+
+
+class TrailerModel(RecordModel):
+    """`count` is the column that says how many lines came before."""
+
+    count: str | None = None
+
+
+class SchemaModel(RecordModel):
+    """A kind of document; `promote` maps a property to the path of its field, `distinguished` a name that is written.
+
+    Of an XML envelope `body` is the path of the element whose children are the messages. `validate` names an XSD or a
+    JSON Schema. Flat files have `columns`, or name them in their first line.
+    """
 
     type: str = Field(min_length=1)
-    format: Literal["json"]
-    promote: dict[str, str] = {}
+    format: Format
+    namespaces: dict[str, str] = {}
+    body: str | None = None
+    header: RecordModel | None = None
+    trailer: TrailerModel | None = None
+    validate_: str | None = Field(default=None, alias="validate")
+
+
+class PipelineModel(Model):
+    """A pipeline of one's own: stages in order, each a built-in name or a function `module:name`."""
+
+    name: Name
+    decode: list[str] = []
+    charset: str | None = None
+    disassemble: str
+    components: list[str] = []
 
 
 class LocationModel(Model):
-    """Where a receive port finds its sources."""
+    """Where a receive port finds its sources. `pipeline`: json, xml, flat, passthrough, or one that is declared."""
 
     name: Name
     adapter: Literal["file"]
     address: str = Field(min_length=1)
-    pipeline: Literal["json"]
-    schema_: str | None = Field(default=None, alias="schema")
+    pipeline: str = Field(min_length=1)
+    schema_: str | list[str] | None = Field(default=None, alias="schema")
+    decode: list[str] = []
+    charset: str | None = None
     split: Split | None = None
     interchange: Literal["recoverable", "standard"] = "recoverable"
     host: Name = DEFAULT_HOST
     labels: list[Name] = []
 
 
+class MapModel(Model):
+    """Turns documents of type `from` into type `to`, by an XSLT file or a function `module:name`."""
+
+    from_: str = Field(alias="from", min_length=1)
+    to: str | None = None
+    xslt: str | None = None
+    function: str | None = None
+
+    @model_validator(mode="after")
+    def _one_way(self) -> MapModel:
+        if (self.xslt is None) == (self.function is None):
+            raise PydanticCustomError("map", "A map has either `xslt` or `function`")
+        return self
+
+
 class ReceivePortModel(Model):
-    """A port is named in every message it receives; its locations do the receiving."""
+    """A port is named in every message it receives; its locations do the receiving.
+
+    `failed_messages: route` publishes what fails with `ErrorReport.*` promoted, instead of suspending it.
+    """
 
     name: Name
     locations: list[LocationModel] = Field(min_length=1)
+    maps: list[MapModel] = []
+    failed_messages: Literal["suspend", "route"] = "suspend"
 
     @model_validator(mode="before")
     @classmethod
@@ -101,5 +158,6 @@ class ApplicationModel(Model):
     hosts: list[HostModel] = []
     properties: dict[str, PropertyType] = {}
     schemas: list[SchemaModel] = []
+    pipelines: list[PipelineModel] = []
     receive_ports: list[ReceivePortModel] = []
     send_ports: list[SendPortModel] = []

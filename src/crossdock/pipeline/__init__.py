@@ -1,1 +1,1 @@
-"""Bytes into messages: `receive.py` runs a pipeline; `json.py` takes JSON apart and finds fields in it."""
+"""Bytes into messages: `receive.py` runs the stages, `build.py` makes a pipeline; then one file per format or stage."""

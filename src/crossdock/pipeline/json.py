@@ -6,13 +6,15 @@ Numbers are never turned into floats: a field is its text.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from typing import Literal
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
 
 from crossdock.errors import ApplicationError, DocumentError, PromotionError
+from crossdock.pipeline.document import Document, Promoter
 
 Split = Literal["document", "array", "lines"]
 Path = tuple[str | int, ...]
@@ -25,21 +27,111 @@ _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 NESTING_LIMIT = 500
 
 
-def disassemble(content: bytes, split: Split | None = None) -> Iterator[tuple[bytes, DocumentError | None]]:
-    """The bytes of each message in a file, with what is wrong with them. `split` overrides what the file looks like."""
-    body = content.removeprefix(_BOM)
-    if not body.strip(_BLANK):
-        yield content, DocumentError("the file is empty" if not content else "the file holds no message")
-        return
-    match split or _looks_like(body):
-        case "array":
-            yield from _array(content, body)
-        case "lines":
-            for number, line in enumerate(body.split(b"\n"), start=1):
-                if stripped := line.strip(_BLANK):
-                    yield stripped, _problem(stripped, f"line {number}")
-        case _:
-            yield content, _problem(body, "the file")
+class JsonDisassembler:
+    """For documents of one type. `split` overrides what a file looks like."""
+
+    def __init__(self, type_: str, promoter: Promoter[Path], split: Split | None = None) -> None:
+        self._type = type_
+        self._promoter = promoter
+        self._split = split
+        self._fields = _Fields([promotion.path for promotion in promoter.promotions])
+
+    def disassemble(self, content: bytes, *, piece: bool = False) -> Iterator[Document]:
+        body = content.removeprefix(_BOM)
+        if not body.strip(_BLANK):
+            raise DocumentError("the file is empty" if not content else "the file holds no message")
+        match "document" if piece else self._split or _looks_like(body):
+            case "array":
+                for number, element in enumerate(_elements(body), start=1):
+                    yield self._document(element, element, "element", number)
+            case "lines":
+                for number, line in enumerate(body.split(b"\n"), start=1):
+                    if stripped := line.strip(_BLANK):
+                        yield self._document(stripped, stripped, "line", number)
+            case _:
+                yield self._document(content, body, "the file")
+
+    def _document(self, content: bytes, body: bytes, place: str, number: int | None = None) -> Document:
+        try:
+            texts = self._fields.read(body)
+            if texts is None:
+                problem = _problem(body, place if number is None else f"{place} {number}")
+                if problem is not None:
+                    return Document(content, self._type, error=str(problem))
+                promoted, written = self._promoter.promote(partial(find, body))
+            else:
+                promoted, written = self._promoter.values(texts)
+        except PromotionError as error:
+            return Document(content, self._type, error=str(error))
+        promoted["BTS.MessageType"] = self._type
+        return Document(content, self._type, promoted, written)
+
+
+class _Fields:
+    """Reads all fields of an ordinary document in one go: an object in which every path leads through objects."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        tree: dict[str, Any] = {}
+        usable = all(_grow(tree, path) for path in paths)
+        self._decoder = msgspec.json.Decoder(_struct(tree)) if usable else None
+        self._places = [_places(tree, path) for path in paths] if usable else []
+
+    def read(self, body: bytes) -> list[str | None] | None:
+        """The text of each field; None if this document has to be looked at more closely."""
+        if self._decoder is None or body.count(b"{") + body.count(b"[") > NESTING_LIMIT:
+            return None
+        try:
+            body.decode()
+            found = self._decoder.decode(body)
+            return [_text(_follow(found, places)) for places in self._places]
+        except (UnicodeDecodeError, msgspec.DecodeError, PromotionError):
+            return None
+
+
+def _grow(tree: dict[str, Any], path: Path) -> bool:
+    """Add a path of names; False if it has numbers in it, or goes through the end of another."""
+    for step in path[:-1]:
+        if isinstance(step, int) or tree.get(step, {}) is None:
+            return False
+        tree = tree.setdefault(step, {})
+    last = path[-1]
+    if isinstance(last, int) or tree.get(last) is not None:
+        return False
+    tree[last] = None
+    return True
+
+
+def _struct(tree: Mapping[str, Any]) -> type[msgspec.Struct]:
+    """A type with just these fields, called f0, f1 and so on; what else a document holds is skipped."""
+    return msgspec.defstruct(
+        "Fields",
+        [
+            (
+                f"f{number}",
+                msgspec.Raw | msgspec.UnsetType if below is None else _struct(below) | None | msgspec.UnsetType,
+                msgspec.field(name=name, default=msgspec.UNSET),
+            )
+            for number, (name, below) in enumerate(tree.items())
+        ],
+    )
+
+
+def _places(tree: Mapping[str, Any], path: Path) -> tuple[str, ...]:
+    """A path by the names that `_struct` gives to its steps."""
+    places = []
+    for step in path:
+        assert isinstance(step, str)
+        places.append(f"f{list(tree).index(step)}")
+        tree = tree[step] or {}
+    return tuple(places)
+
+
+def _follow(found: Any, places: Sequence[str]) -> Any:
+    for place in places:
+        if found is None or found is msgspec.UNSET:
+            return msgspec.UNSET
+        found = getattr(found, place)
+    return found
 
 
 def parse_path(path: str) -> Path:
@@ -69,6 +161,13 @@ def find(body: bytes, path: Sequence[str | int]) -> str | None:
             return None
         except (msgspec.DecodeError, RecursionError) as error:
             raise PromotionError(f"it cannot be read: {error}") from error
+    return _text(value)
+
+
+def _text(value: Any) -> str | None:
+    """The text of a value: of a string its characters, of anything else what is written."""
+    if value is msgspec.UNSET:
+        return None
     text = bytes(value).strip(_BLANK)
     if text == b"null":
         return None
@@ -87,21 +186,17 @@ def _looks_like(body: bytes) -> Split:
     return "lines" if rest.strip(_BLANK) and _problem(first.strip(_BLANK), "") is None else "document"
 
 
-def _array(content: bytes, body: bytes) -> Iterator[tuple[bytes, DocumentError | None]]:
+def _elements(body: bytes) -> list[bytes]:
     problem = _unreadable(body, "the file")
     if problem is not None:
-        yield content, problem
-        return
+        raise problem
     try:
         elements = msgspec.json.decode(body, type=list[msgspec.Raw])
-    except msgspec.ValidationError:
-        yield content, DocumentError("the file is not a JSON array")
-        return
+    except msgspec.ValidationError as error:
+        raise DocumentError("the file is not a JSON array") from error
     if not elements:
-        yield content, DocumentError("the file is an empty array and holds no message")
-    for number, element in enumerate(elements, start=1):
-        document = bytes(element).strip(_BLANK)
-        yield document, _too_deep(document, f"element {number}")
+        raise DocumentError("the file is an empty array and holds no message")
+    return [bytes(element).strip(_BLANK) for element in elements]
 
 
 def _problem(body: bytes, place: str) -> DocumentError | None:

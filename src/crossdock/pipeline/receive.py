@@ -1,76 +1,101 @@
-"""The receive pipeline: takes a file apart into documents, gives each its type and promotes its properties.
+"""The receive pipeline: decodes a file, takes it apart into documents, gives each its type and promotes its properties.
 
-A recoverable interchange keeps the good documents and reports the bad ones; a standard one is all or nothing.
+Stages, in order: decode, disassemble (with promotion), validate, custom components, map. A recoverable interchange
+keeps the good documents and reports the bad ones; a standard one is all or nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from crossdock.errors import DocumentError, PromotionError
-from crossdock.message.property import PropertyType, Value, parse_value
-from crossdock.pipeline import json
+from crossdock.pipeline.document import Document
+from crossdock.pipeline.map import Transform
+from crossdock.pipeline.validate import Validator
+
+Decoder = Callable[[bytes], bytes]
+Component = Callable[[Document], Document]
+
+
+class Disassembler(Protocol):
+    """Takes bytes apart. Raises DocumentError if that cannot be done at all."""
+
+    def disassemble(self, content: bytes, *, piece: bool = False) -> Iterator[Document]:
+        """The documents in a source; of a `piece`, which was found in one before, just that one."""
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
-    """One message to be: its own bytes, and what was promoted from it, or why it cannot be routed."""
+class PassThrough:
+    """The file is the message, whatever it holds; it has no type."""
 
-    body: bytes
-    promoted: Mapping[str, Value]
-    error: str | None = None
+    def disassemble(self, content: bytes, *, piece: bool = False) -> Iterator[Document]:  # noqa: ARG002
+        yield Document(content)
 
 
 @dataclass(frozen=True, slots=True)
-class Promotion:
-    """Take the field at `path` as the value of a property."""
+class CustomDisassembler:
+    """A function that gives the bytes of each message, which have no type, or whole documents."""
 
-    property: str
-    type: PropertyType
-    field: str
-    path: json.Path
+    name: str
+    function: Callable[[bytes], Iterable[bytes | Document]]
+
+    def disassemble(self, content: bytes, *, piece: bool = False) -> Iterator[Document]:
+        for found in [content] if piece else self.function(content):
+            yield found if isinstance(found, Document) else Document(found)
 
 
 @dataclass(frozen=True, slots=True)
 class ReceivePipeline:
-    """For JSON of one schema. `text_limit` is the longest promoted text, in characters."""
+    """`target` gives a document that a map made its type and its properties."""
 
-    message_type: str
-    promotions: tuple[Promotion, ...]
-    text_limit: int
-    split: json.Split | None = None
+    disassembler: Disassembler
+    decoders: Sequence[Decoder] = ()
+    validators: Mapping[str, Validator] = field(default_factory=dict)
+    components: Sequence[Component] = ()
+    maps: Mapping[str, tuple[Transform, Disassembler]] = field(default_factory=dict)
     standard: bool = False
 
-    def execute(self, content: bytes) -> list[Document]:
-        documents = [self._document(body, error) for body, error in json.disassemble(content, self.split)]
-        failed = next((document for document in documents if document.error is not None), None)
-        if failed is None or not self.standard or len(documents) == 1:
-            return documents
-        return [Document(content, {}, f"{failed.error} (all of the file is kept back: its interchange is standard)")]
-
-    def _document(self, body: bytes, error: DocumentError | None) -> Document:
-        if error is not None:
-            return Document(body, {}, str(error))
+    def execute(self, content: bytes, *, piece: bool = False) -> list[Document]:
+        """The documents in a source; or, of a `piece` that was found in one before, that document again."""
         try:
-            return Document(body, {"BTS.MessageType": self.message_type, **self._promote(body)})
-        except PromotionError as problem:
-            return Document(body, {}, str(problem))
+            decoded = content
+            for decode in () if piece else self.decoders:
+                decoded = decode(decoded)
+            found = self.disassembler.disassemble(decoded, piece=piece)
+            documents = [self._finished(document) for document in found]
+        except (DocumentError, PromotionError) as error:
+            return [Document(content, error=str(error), piece=piece)]
+        failed = next((document for document in documents if document.error is not None), None)
+        if failed is None or (len(documents) > 1 and not self.standard):
+            return documents
+        if len(documents) == 1:
+            return [replace(failed, piece=piece or failed.body is not content)]
+        reason = f"{failed.error} (all of the file is kept back: its interchange is standard)"
+        return [Document(content, error=reason, piece=piece)]
 
-    def _promote(self, body: bytes) -> dict[str, Value]:
-        promoted: dict[str, Value] = {}
-        for promotion in self.promotions:
-            try:
-                text = json.find(body, promotion.path)
-                if text is not None:
-                    promoted[promotion.property] = self._limited(parse_value(promotion.type, text))
-            except PromotionError as error:
-                raise PromotionError(
-                    f"property {promotion.property!r} is {promotion.type}, and in {promotion.field} {error}"
-                ) from error
-        return promoted
+    def _finished(self, document: Document) -> Document:
+        """Through the stages that look at one document at a time."""
+        if document.error is not None or not (self.validators or self.components or self.maps):
+            return document
+        done = document
+        try:
+            if (validate := self.validators.get(document.type or "")) is not None:
+                validate(document.body)
+            for component in self.components:
+                done = component(done)
+            return self._mapped(done)
+        except (DocumentError, PromotionError) as error:
+            return document.failed(str(error))
 
-    def _limited(self, value: Value) -> Value:
-        if isinstance(value, str) and len(value) > self.text_limit:
-            raise PromotionError(f"the text has {len(value)} characters, and {self.text_limit} is the most")
-        return value
+    def _mapped(self, document: Document) -> Document:
+        """What the map for its type makes of a document; it keeps what was promoted unless that is promoted anew."""
+        if (document.type or "") not in self.maps:
+            return document
+        transform, target = self.maps[document.type or ""]
+        [made] = list(target.disassemble(transform(document.body), piece=True))
+        if made.error is not None:
+            raise DocumentError(f"what the map makes of it cannot be used: {made.error}")
+        promoted = {**document.promoted, **made.promoted}
+        return Document(made.body, made.type, promoted, {**document.written, **made.written})

@@ -14,22 +14,18 @@ from crossdock.adapter.file import FileReceiveAdapter
 from crossdock.errors import TransientError
 from crossdock.message.context import Context
 from crossdock.message.message import Message, MessageId, Part, message_id
-from crossdock.message.property import PropertyType, Value
-from crossdock.pipeline.json import Split, parse_path
-from crossdock.pipeline.receive import Document, Promotion, ReceivePipeline
+from crossdock.message.property import Value
+from crossdock.pipeline.build import receive_pipeline
+from crossdock.pipeline.definition import PipelineDefinition
+from crossdock.pipeline.document import Document
+from crossdock.pipeline.receive import ReceivePipeline
 from crossdock.receive.interchange import Failure, IntakeItem, Interchange
 
 logger = logging.getLogger(__name__)
 
+_STAGE, _DISASSEMBLED = "Crossdock.Stage", "disassembled"
+_DESCRIPTION = "ErrorReport.Description"
 SIZE_LIMIT_BYTES = 256 * 1024 * 1024
-
-
-class PromotedField(BaseModel):
-    """Where a property is taken from."""
-
-    model_config = ConfigDict(frozen=True)
-    type: PropertyType
-    field: str
 
 
 class LocationDefinition(BaseModel):
@@ -40,12 +36,9 @@ class LocationDefinition(BaseModel):
     port: str
     adapter: Literal["file"]
     address: str
-    message_type: str
-    promote: Mapping[str, PromotedField]
-    split: Split | None
-    interchange: Literal["recoverable", "standard"]
-    text_limit: int
+    pipeline: PipelineDefinition
     labels: tuple[str, ...] = ()
+    route_failures: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +54,9 @@ class ReceiveLocation:
     @classmethod
     def from_definition(cls, id_: int, host_id: int, stored: Mapping[str, Any]) -> ReceiveLocation:
         definition = LocationDefinition.model_validate(stored)
-        return cls(id_, host_id, definition, FileReceiveAdapter(definition.address), receive_pipeline(definition))
+        return cls(
+            id_, host_id, definition, FileReceiveAdapter(definition.address), receive_pipeline(definition.pipeline)
+        )
 
     def receive(self, item: IntakeItem, box: int) -> Interchange | None:
         """Read a source and run the pipeline; None if it vanished or changed since it was listed."""
@@ -78,28 +73,32 @@ class ReceiveLocation:
 
     def failed(self, item: IntakeItem, box: int, content: bytes, reason: str) -> Interchange:
         """A source that nothing can be done with: all of it is kept back."""
-        return self._interchange(item, box, [Document(content, {}, reason)])
+        return self._interchange(item, box, [Document(content, error=reason)])
 
     def again(
         self, host_id: int, suspended: Message, replaces: tuple[int, int], ids: Callable[[], MessageId]
     ) -> Interchange:
-        """What a suspended document becomes when it goes through the pipeline from the start once more."""
+        """What a suspended document becomes when it goes through the pipeline once more.
+
+        From the start if it is a whole source; a piece of one is already decoded and taken apart.
+        """
         source = str(suspended.context.get("FILE.ReceivedFileName") or suspended.id)
-        documents = self._execute(source, suspended.body)
+        piece = suspended.context.get(_STAGE) == _DISASSEMBLED
+        documents = self._execute(source, suspended.body, piece=piece)
         numbered = [(ids(), document) for document in documents]
         interchange = numbered[0][0] if numbered else suspended.id
         made = [
             self._message(id_, interchange, source, n, document, last=n == len(numbered) - 1)
             for n, (id_, document) in enumerate(numbered)
         ]
-        return _sorted(None, self.id, host_id, made, documents, replaces)
+        return self._sorted(None, host_id, made, documents, replaces)
 
-    def _execute(self, source: str, content: bytes) -> list[Document]:
+    def _execute(self, source: str, content: bytes, *, piece: bool = False) -> list[Document]:
         try:
-            return self.pipeline.execute(content)
+            return self.pipeline.execute(content, piece=piece)
         except Exception as error:
             logger.exception("Receive location %r fails on %s", self.definition.name, source)
-            return [Document(content, {}, f"the pipeline failed: {type(error).__name__}: {error}")]
+            return [Document(content, error=f"the pipeline failed: {type(error).__name__}: {error}")]
 
     def _interchange(self, item: IntakeItem, box: int, documents: Sequence[Document]) -> Interchange:
         source, interchange = self.adapter.name(item.identity), message_id(box, item.sequence, 0)
@@ -109,7 +108,7 @@ class ReceiveLocation:
             )
             for n, document in enumerate(documents)
         ]
-        return _sorted(item.sequence, self.id, self.host_id, messages, documents)
+        return self._sorted(item.sequence, self.host_id, messages, documents)
 
     def _message(
         self, id_: MessageId, interchange: MessageId, source: str, position: int, document: Document, *, last: bool
@@ -121,41 +120,46 @@ class ReceiveLocation:
             "BTS.InterchangeSequenceNumber": position + 1,
             "BTS.LastInterchangeMessage": last,
         }
-        written = {
+        written: dict[str, Value] = {
+            **document.written,
             "BTS.ReceiveLocationName": self.definition.name,
             "BTS.InterchangeID": str(interchange),
             "BTS.MessageID": str(id_),
             "FILE.ReceivedFileName": source,
         }
-        context = Context({**received, **document.promoted}, written, frozenset(self.definition.labels))
+        if document.error is not None and document.piece:
+            written[_STAGE] = _DISASSEMBLED
+        promoted = {**received, **document.promoted}
+        if document.error is not None and self.definition.route_failures:
+            promoted, written = self._error_report(document), {**promoted, **written, _DESCRIPTION: document.error}
+        context = Context(promoted, written, frozenset(self.definition.labels))
         return Message(id_, context, (Part("body", document.body),))
 
+    def _error_report(self, document: Document) -> dict[str, Value]:
+        """What is promoted from a failed message that is routed: only that it failed, and where."""
+        report: dict[str, Value] = {
+            "ErrorReport.ErrorType": "FailedMessage",
+            "ErrorReport.FailureCode": "receive",
+            "ErrorReport.FailureCategory": 0,
+            "ErrorReport.ReceivePortName": self.definition.port,
+            "ErrorReport.InboundTransportLocation": self.definition.address,
+        }
+        return report if document.type is None else {**report, "ErrorReport.MessageType": document.type}
 
-def _sorted(
-    sequence: int | None,
-    location: int,
-    host: int,
-    messages: Sequence[Message],
-    documents: Sequence[Document],
-    replaces: tuple[int, int] | None = None,
-) -> Interchange:
-    """The good ones apart from those that failed."""
-    pairs = list(zip(messages, documents, strict=True))
-    good = tuple(message for message, document in pairs if document.error is None)
-    failed = tuple(Failure(message, document.error) for message, document in pairs if document.error is not None)
-    return Interchange(sequence, location, host, good, failed, replaces=replaces)
-
-
-def receive_pipeline(definition: LocationDefinition) -> ReceivePipeline:
-    """The pipeline a definition asks for."""
-    promotions = tuple(
-        Promotion(name, promoted.type, promoted.field, parse_path(promoted.field))
-        for name, promoted in definition.promote.items()
-    )
-    return ReceivePipeline(
-        definition.message_type,
-        promotions,
-        definition.text_limit,
-        definition.split,
-        standard=definition.interchange == "standard",
-    )
+    def _sorted(
+        self,
+        sequence: int | None,
+        host: int,
+        messages: Sequence[Message],
+        documents: Sequence[Document],
+        replaces: tuple[int, int] | None = None,
+    ) -> Interchange:
+        """The good ones apart from those that failed; a failure that is routed is a message like any other."""
+        good: list[Message] = []
+        failed: list[Failure] = []
+        for message, document in zip(messages, documents, strict=True):
+            if document.error is None or self.definition.route_failures:
+                good.append(message)
+            else:
+                failed.append(Failure(message, document.error))
+        return Interchange(sequence, self.id, host, tuple(good), tuple(failed), replaces=replaces)

@@ -1,0 +1,252 @@
+"""The pipelines of an application: what each receive location is to do with the bytes it finds.
+
+A pipeline is built once here, so that whatever is wrong with it is said before anything starts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from crossdock.application.model import (
+    ApplicationModel,
+    LocationModel,
+    MapModel,
+    PipelineModel,
+    ReceivePortModel,
+    RecordModel,
+    SchemaModel,
+)
+from crossdock.errors import ApplicationError
+from crossdock.message.property import PropertyRegistry, PropertyType
+from crossdock.pipeline.build import BUILT_IN, receive_pipeline
+from crossdock.pipeline.definition import (
+    MapDefinition,
+    PipelineDefinition,
+    PromotedField,
+    RecordDefinition,
+    SchemaDefinition,
+)
+from crossdock.pipeline.json import parse_path
+from crossdock.pipeline.xml import parse_xpath
+
+# What a schema or a stylesheet names to include other files.
+_INCLUDED = re.compile(
+    r"""<(?:\w+:)?(?:include|import|redefine|override)\b[^>]*?(?:schemaLocation|href)=["']([^"']+)["']"""
+)
+_REFERRED = re.compile(r'"\$ref"\s*:\s*"([^"#]+)')
+_FILES_AT_MOST = 200
+
+
+class Pipelines:
+    """Of one application, whose files are found relative to `folder`."""
+
+    def __init__(
+        self, application: ApplicationModel, registry: PropertyRegistry, folder: Path, text_limit: int
+    ) -> None:
+        self._registry = registry
+        self._folder = folder
+        self._text_limit = text_limit
+        self._declared = {pipeline.name: pipeline for pipeline in application.pipelines}
+        self._schemas = {schema.type: self._schema(schema) for schema in application.schemas}
+        for name in self._declared:
+            if name in BUILT_IN:
+                raise ApplicationError(f"pipeline {name!r} has the name of a built-in one; choose another")
+
+    def of(self, port: ReceivePortModel, location: LocationModel) -> PipelineDefinition:
+        """The pipeline of a receive location. Raises ApplicationError, with the location in it."""
+        try:
+            definition = self._definition(port, location)
+            receive_pipeline(definition)
+        except ApplicationError as error:
+            raise ApplicationError(f"receive location {location.name!r}: {error}") from error
+        return definition
+
+    def _definition(self, port: ReceivePortModel, location: LocationModel) -> PipelineDefinition:
+        pipeline = self._pipeline(location.pipeline)
+        if location.split is not None and pipeline.disassemble != "json":
+            raise ApplicationError("`split` is for JSON; other formats are split by what they are")
+        return PipelineDefinition(
+            disassemble=pipeline.disassemble,
+            decode=(*pipeline.decode, *location.decode),
+            charset=location.charset or pipeline.charset,
+            components=tuple(pipeline.components),
+            schemas=self._chosen(location, pipeline.disassemble),
+            targets=tuple(self._target(each) for each in port.maps if each.to is not None),
+            maps=tuple(self._map(each) for each in port.maps),
+            split=location.split,
+            standard=location.interchange == "standard",
+            text_limit=self._text_limit,
+            code=str(self._folder),
+        )
+
+    def _pipeline(self, name: str) -> PipelineModel:
+        if name in BUILT_IN:
+            return PipelineModel(name=name, disassemble=name)
+        if name not in self._declared:
+            known = ", ".join([*BUILT_IN, *self._declared])
+            raise ApplicationError(f"there is no pipeline {name!r} (there are: {known})")
+        return self._declared[name]
+
+    def _chosen(self, location: LocationModel, format_: str) -> tuple[SchemaDefinition, ...]:
+        """The schemas the location names, or those of its format; where the document does not tell, just one."""
+        if format_ not in ("json", "xml", "flat"):
+            return ()
+        named = [location.schema_] if isinstance(location.schema_, str) else location.schema_
+        if named is None:
+            found = [schema for schema in self._schemas.values() if schema.format == format_]
+        else:
+            found = [self._named(name, format_) for name in named]
+        if not found or (len(found) > 1 and format_ != "xml"):
+            problem = "no schema" if not found else "more than one schema"
+            raise ApplicationError(
+                f"there is {problem} of format {format_!r}; "
+                + ("declare one under `schemas`" if not found else "name one with `schema:`")
+            )
+        return tuple(found)
+
+    def _named(self, name: str, format_: str) -> SchemaDefinition:
+        if name not in self._schemas:
+            known = ", ".join(self._schemas) or "none"
+            raise ApplicationError(f"it names the schema {name!r}, which is not declared (declared: {known})")
+        if self._schemas[name].format != format_:
+            raise ApplicationError(f"the schema {name!r} is of format {self._schemas[name].format!r}, not {format_!r}")
+        return self._schemas[name]
+
+    # Schemas
+
+    def _schema(self, schema: SchemaModel) -> SchemaDefinition:
+        try:
+            self._check(schema)
+            return SchemaDefinition(
+                type=schema.type,
+                format=schema.format,
+                promote=self._fields(schema),
+                namespaces=schema.namespaces,
+                body=schema.body,
+                record=self._record(schema) if schema.format == "flat" else None,
+                header=None if schema.header is None else self._record(schema.header),
+                trailer=None if schema.trailer is None else self._record(schema.trailer),
+                count=None if schema.trailer is None else schema.trailer.count,
+                validate_with={} if schema.validate_ is None else self._files(schema.validate_, schema.format),
+            )
+        except ApplicationError as error:
+            raise ApplicationError(f"schema {schema.type!r}: {error}") from error
+
+    def _check(self, schema: SchemaModel) -> None:
+        if schema.format != "flat" and (schema.columns or schema.header or schema.trailer):
+            raise ApplicationError("`columns`, `header` and `trailer` are for flat files")
+        if schema.format != "xml" and (schema.body is not None or schema.namespaces):
+            raise ApplicationError("`body` and `namespaces` are for XML")
+        if schema.format == "flat" and schema.validate_ is not None:
+            raise ApplicationError("flat files have no schema to be validated with")
+        if schema.format == "flat" and not schema.columns and (schema.header or schema.trailer):
+            raise ApplicationError("with a header or a trailer, name the columns with `columns`")
+        records = [("", schema), ("header ", schema.header), ("trailer ", schema.trailer)]
+        for what, record in records if schema.format == "flat" else []:
+            if record is not None and record.columns:
+                _check_columns(what, record)
+        for name, path in {**schema.promote, **schema.distinguished}.items():
+            _check_path(schema, name, path)
+        trailer = schema.trailer
+        if trailer is not None and trailer.count is not None and trailer.count not in trailer.columns:
+            raise ApplicationError(f"the trailer has no column {trailer.count!r} to count by")
+
+    def _record(self, record: RecordModel) -> RecordDefinition:
+        positions = tuple(record.columns.values()) if isinstance(record.columns, dict) else ()
+        return RecordDefinition(
+            columns=tuple(record.columns),
+            positions=positions,
+            delimiter=record.delimiter,
+            quote=record.quote,
+            promote=self._fields(record),
+        )
+
+    def _fields(self, record: RecordModel) -> dict[str, PromotedField]:
+        promoted = {}
+        for name, path in record.promote.items():
+            if name not in self._registry.declared:
+                meant = self._registry.suggest(name)
+                hint = f"did you mean {meant!r}?" if meant else "declare it under `properties`"
+                raise ApplicationError(f"it promotes {name!r}, which is not declared; {hint}")
+            promoted[name] = PromotedField(type=self._registry.type_of(name), field=path)
+        written = {
+            name: PromotedField(type=self._type(name), field=path, distinguished=True)
+            for name, path in record.distinguished.items()
+        }
+        both = sorted(promoted.keys() & written.keys())
+        if both:
+            raise ApplicationError(f"{both[0]!r} is promoted and distinguished; it can be one of them")
+        return promoted | written
+
+    def _type(self, name: str) -> PropertyType:
+        return self._registry.type_of(name) if name in self._registry.declared else PropertyType.TEXT
+
+    # Maps, and files that travel with a pipeline
+
+    def _map(self, each: MapModel) -> MapDefinition:
+        xslt = {} if each.xslt is None else self._files(each.xslt, "xml")
+        return MapDefinition(source=each.from_, target=each.to, xslt=xslt, function=each.function)
+
+    def _target(self, each: MapModel) -> SchemaDefinition:
+        if each.to not in self._schemas:
+            known = ", ".join(self._schemas) or "none"
+            raise ApplicationError(f"a map makes {each.to!r}, which is not declared as a schema (declared: {known})")
+        return self._schemas[each.to]
+
+    def _files(self, name: str, format_: str) -> dict[str, str]:
+        """A file and those that it includes, by their names relative to its folder."""
+        main = self._folder / name
+        pattern = _REFERRED if format_ == "json" else _INCLUDED
+        found: dict[str, str] = {}
+        waiting = [Path(main.name)]
+        while waiting:
+            path = waiting.pop(0)
+            key = path.as_posix()
+            if key in found:
+                continue
+            found[key] = _read(main.parent / path)
+            waiting += [_normal(path.parent / other) for other in pattern.findall(found[key]) if ":" not in other]
+            if len(found) > _FILES_AT_MOST:
+                raise ApplicationError(f"{name} includes more than {_FILES_AT_MOST} files")
+        return found
+
+
+def _check_path(schema: SchemaModel, name: str, path: str) -> None:
+    try:
+        if schema.format == "json":
+            parse_path(path)
+        elif schema.format == "xml":
+            parse_xpath(path, schema.namespaces)
+    except ApplicationError as error:
+        raise ApplicationError(f"property {name!r}: {error}") from error
+
+
+def _check_columns(what: str, record: RecordModel) -> None:
+    names: Sequence[str] = list(record.columns)
+    repeated = [name for name in names if names.count(name) > 1]
+    if repeated:
+        raise ApplicationError(f"the {what}column {repeated[0]!r} is there twice")
+    for path in [*record.promote.values(), *record.distinguished.values()]:
+        if path not in names:
+            raise ApplicationError(f"there is no {what}column {path!r} (there are: {', '.join(names)})")
+
+
+def _normal(path: Path) -> Path:
+    """Without `a/../`, as an XSD may well write it."""
+    parts: list[str] = []
+    for part in path.parts:
+        if part == ".." and parts:
+            parts.pop()
+        elif part != ".":
+            parts.append(part)
+    return Path(*parts)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ApplicationError(f"{path} cannot be read: {reason}") from error

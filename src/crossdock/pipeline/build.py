@@ -1,0 +1,121 @@
+"""Builds the pipeline that a definition asks for. Whatever is wrong with the definition is an ApplicationError."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TypeVar
+
+from crossdock.errors import ApplicationError
+from crossdock.pipeline.component import load_callable
+from crossdock.pipeline.decode import gunzip, to_utf8
+from crossdock.pipeline.definition import (
+    MapDefinition,
+    PipelineDefinition,
+    PromotedField,
+    RecordDefinition,
+    SchemaDefinition,
+)
+from crossdock.pipeline.document import Promoter, Promotion
+from crossdock.pipeline.flat import FlatDisassembler, Record
+from crossdock.pipeline.json import JsonDisassembler, parse_path
+from crossdock.pipeline.map import Transform, function_map, xslt_map
+from crossdock.pipeline.receive import CustomDisassembler, Decoder, Disassembler, PassThrough, ReceivePipeline
+from crossdock.pipeline.validate import Validator, json_validator, xsd_validator
+from crossdock.pipeline.xml import XmlDisassembler, XmlShape, parse_xpath
+
+Path = TypeVar("Path")
+BUILT_IN = ("json", "xml", "flat", "passthrough")
+
+
+def receive_pipeline(definition: PipelineDefinition) -> ReceivePipeline:
+    return ReceivePipeline(
+        _disassembler(definition, definition.disassemble, definition.schemas),
+        _decoders(definition),
+        {schema.type: _validator(schema) for schema in definition.schemas if schema.validate_with},
+        [load_callable(name, definition.code) for name in definition.components],
+        {each.source: _map(definition, each) for each in definition.maps},
+        definition.standard,
+    )
+
+
+def _decoders(definition: PipelineDefinition) -> list[Decoder]:
+    decoders = [gunzip if name == "gzip" else load_callable(name, definition.code) for name in definition.decode]
+    if definition.charset is not None:
+        try:
+            codecs.lookup(definition.charset)
+        except LookupError as error:
+            raise ApplicationError(f"there is no character set {definition.charset!r}") from error
+    if definition.disassemble in ("json", "flat") or definition.charset is not None:
+        decoders.append(partial(to_utf8, charset=definition.charset))
+    return decoders
+
+
+def _disassembler(definition: PipelineDefinition, kind: str, schemas: Sequence[SchemaDefinition]) -> Disassembler:
+    match kind:
+        case "json":
+            [schema] = schemas
+            promoter = _promoter(definition, schema.promote, parse_path)
+            return JsonDisassembler(schema.type, promoter, definition.split)
+        case "xml":
+            return XmlDisassembler({schema.type: _shape(definition, schema) for schema in schemas})
+        case "flat":
+            [schema] = schemas
+            return _flat(definition, schema)
+        case "passthrough":
+            return PassThrough()
+        case _:
+            return CustomDisassembler(kind, load_callable(kind, definition.code))
+
+
+def _promoter(
+    definition: PipelineDefinition, fields: Mapping[str, PromotedField], parse: Callable[[str], Path]
+) -> Promoter[Path]:
+    return Promoter(
+        [
+            Promotion(name, promoted.type, promoted.field, parse(promoted.field), promoted.distinguished)
+            for name, promoted in fields.items()
+        ],
+        definition.text_limit,
+    )
+
+
+def _shape(definition: PipelineDefinition, schema: SchemaDefinition) -> XmlShape:
+    promoter = _promoter(definition, schema.promote, partial(parse_xpath, namespaces=schema.namespaces))
+    if schema.body is None:
+        return XmlShape(schema.type, promoter)
+    path = parse_xpath(schema.body, schema.namespaces)
+    if path.steps is None or path.attribute is not None:
+        raise ApplicationError(f"the body {schema.body!r} must be a plain path of elements, such as /Batch/Orders")
+    return XmlShape(schema.type, promoter, path.steps)
+
+
+def _flat(definition: PipelineDefinition, schema: SchemaDefinition) -> FlatDisassembler:
+    assert schema.record is not None
+    record = _record(definition, schema.record)
+    header = None if schema.header is None else _record(definition, schema.header)
+    trailer = None if schema.trailer is None else _record(definition, schema.trailer)
+    names_first = not schema.record.columns
+    return FlatDisassembler(schema.type, record, header, trailer, schema.count, names_first)
+
+
+def _record(definition: PipelineDefinition, record: RecordDefinition) -> Record:
+    promoter = _promoter(definition, record.promote, str)
+    return Record(record.columns, record.positions, record.delimiter, record.quote, promoter)
+
+
+def _validator(schema: SchemaDefinition) -> Validator:
+    return xsd_validator(schema.validate_with) if schema.format == "xml" else json_validator(schema.validate_with)
+
+
+def _map(definition: PipelineDefinition, each: MapDefinition) -> tuple[Transform, Disassembler]:
+    """How documents are turned, and what gives the result its type and its properties."""
+    if each.function is not None:
+        transform = function_map(each.function, load_callable(each.function, definition.code))
+    else:
+        transform = xslt_map(each.xslt)
+    target = next((schema for schema in definition.targets if schema.type == each.target), None)
+    if target is None:
+        return transform, PassThrough()
+    return transform, _disassembler(definition.model_copy(update={"split": "document"}), target.format, [target])

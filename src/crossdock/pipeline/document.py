@@ -1,0 +1,86 @@
+"""A document: one message to be, with its own bytes, its type, and what was promoted from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from crossdock.errors import PromotionError
+from crossdock.message.property import PropertyType, Value, parse_value
+
+Path = TypeVar("Path")
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """`error` says why it cannot be routed; then nothing is promoted from it and its bytes are kept as they came.
+
+    A `piece` was found inside a source; it is not the source as it came.
+    """
+
+    body: bytes
+    type: str | None = None
+    promoted: Mapping[str, Value] = field(default_factory=dict)
+    written: Mapping[str, Value] = field(default_factory=dict)
+    error: str | None = None
+    piece: bool = True
+
+    def failed(self, reason: str) -> Document:
+        return Document(self.body, self.type, error=reason, piece=self.piece)
+
+
+@dataclass(frozen=True, slots=True)
+class Promotion(Generic[Path]):
+    """Take the field at `path` as the value of a property; a distinguished field is only written."""
+
+    property: str
+    type: PropertyType
+    field: str
+    path: Path
+    distinguished: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Promoter(Generic[Path]):
+    """Promotes the fields of a kind of document. `text_limit` is the longest promoted text, in characters."""
+
+    promotions: Sequence[Promotion[Path]]
+    text_limit: int
+
+    def promote(self, find: Callable[[Path], str | None]) -> tuple[dict[str, Value], dict[str, Value]]:
+        """(promoted, written). A value that does not fit is a PromotionError that names the property and the field."""
+        return self.values([self._found(promotion, find) for promotion in self.promotions])
+
+    def values(self, texts: Sequence[str | None]) -> tuple[dict[str, Value], dict[str, Value]]:
+        """The same from the text of every field, in the order of the promotions."""
+        promoted: dict[str, Value] = {}
+        written: dict[str, Value] = {}
+        for promotion, text in zip(self.promotions, texts, strict=True):
+            if text is None:
+                continue
+            try:
+                value = parse_value(promotion.type, text)
+            except PromotionError as error:
+                raise _placed(promotion, error) from error
+            if promotion.distinguished:
+                written[promotion.property] = value
+            else:
+                promoted[promotion.property] = self._limited(promotion, value)
+        return promoted, written
+
+    def _found(self, promotion: Promotion[Path], find: Callable[[Path], str | None]) -> str | None:
+        try:
+            return find(promotion.path)
+        except PromotionError as error:
+            raise _placed(promotion, error) from error
+
+    def _limited(self, promotion: Promotion[Path], value: Value) -> Value:
+        if isinstance(value, str) and len(value) > self.text_limit:
+            problem = PromotionError(f"the text has {len(value)} characters, and {self.text_limit} is the most")
+            raise _placed(promotion, problem)
+        return value
+
+
+def _placed(promotion: Promotion[Path], error: PromotionError) -> PromotionError:
+    return PromotionError(f"property {promotion.property!r} is {promotion.type}, and in {promotion.field} {error}")

@@ -1,0 +1,135 @@
+"""Flat files: lines cut into columns by a delimiter or at positions, with a header before them and a trailer after.
+
+Each line is a message and keeps its own bytes. What is promoted from the header goes to every message.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from crossdock.errors import DocumentError, PromotionError
+from crossdock.message.property import Value
+from crossdock.pipeline.document import Document, Promoter
+
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """How a line is cut. `names` may be empty where the header of the file says them."""
+
+    names: Sequence[str]
+    positions: Sequence[tuple[int, int]]
+    delimiter: str
+    quote: str
+    promoter: Promoter[str]
+
+    def named(self, names: Sequence[str]) -> Record:
+        return Record(names, self.positions, self.delimiter, self.quote, self.promoter)
+
+    def cut(self, line: str) -> list[str]:
+        """The text of each column."""
+        if self.positions:
+            return [line[start - 1 : start - 1 + length].strip() for start, length in self.positions]
+        if self.quote not in line:
+            return line.split(self.delimiter)
+        try:
+            [columns] = csv.reader([line], delimiter=self.delimiter, quotechar=self.quote, strict=True)
+        except csv.Error as error:
+            raise DocumentError(str(error)) from error
+        return columns
+
+    def promote(self, line: str) -> tuple[dict[str, Value], dict[str, Value]]:
+        """(promoted, written) of a line. Raises DocumentError if it does not have the columns it should have."""
+        columns = self.cut(line)
+        if len(columns) != len(self.names):
+            raise DocumentError(f"it has {len(columns)} columns instead of {len(self.names)}")
+        values = dict(zip(self.names, columns, strict=True))
+        # An empty column is a column without a value, as every flat file means it.
+        return self.promoter.promote(lambda name: values.get(name) or None)
+
+
+@dataclass(frozen=True, slots=True)
+class FlatDisassembler:
+    """`names_first`: the first line names the columns. `count`: the column of the trailer that says how many lines."""
+
+    type: str
+    record: Record
+    header: Record | None = None
+    trailer: Record | None = None
+    count: str | None = None
+    names_first: bool = False
+
+    def disassemble(self, content: bytes, *, piece: bool = False) -> Iterator[Document]:
+        if piece:
+            if self.names_first:
+                raise DocumentError("the first line of its file names the columns, and is not here")
+            yield self._line(self.record, 1, content, {}, {})
+            return
+        lines = [
+            (number, line.rstrip(b"\r"))
+            for number, line in enumerate(content.removeprefix(_BOM).split(b"\n"), start=1)
+            if line.strip()
+        ]
+        if not lines:
+            raise DocumentError("the file is empty" if not content else "the file holds no message")
+        record, promoted, written = self._begin(lines)
+        self._end(lines)
+        if not lines:
+            raise DocumentError("the file holds no message between its header and its trailer")
+        for number, line in lines:
+            yield self._line(record, number, line, promoted, written)
+
+    def _begin(self, lines: list[tuple[int, bytes]]) -> tuple[Record, Mapping[str, Value], Mapping[str, Value]]:
+        """Take the header away: how lines are cut, and what they inherit."""
+        if self.names_first:
+            names = self.record.cut(_text(lines.pop(0)[1]))
+            missing = [each.field for each in self.record.promoter.promotions if each.field not in names]
+            if missing:
+                raise DocumentError(f"the first line names no column {missing[0]!r}")
+            return self.record.named(names), {}, {}
+        if self.header is None:
+            return self.record, {}, {}
+        number, line = lines.pop(0)
+        promoted, written = self._special(self.header, "header", number, line)
+        return self.record, promoted, written
+
+    def _end(self, lines: list[tuple[int, bytes]]) -> None:
+        """Take the trailer away, and see whether it counts the lines right."""
+        if self.trailer is None:
+            return
+        if not lines:
+            raise DocumentError("the file has no trailer")
+        number, line = lines.pop()
+        self._special(self.trailer, "trailer", number, line)
+        if self.count is not None:
+            counted = dict(zip(self.trailer.names, self.trailer.cut(_text(line)), strict=True))[self.count]
+            if not counted.strip().isdecimal() or int(counted) != len(lines):
+                raise DocumentError(f"the trailer counts {counted!r} lines, and there are {len(lines)}")
+
+    def _special(
+        self, record: Record, what: str, number: int, line: bytes
+    ) -> tuple[Mapping[str, Value], Mapping[str, Value]]:
+        try:
+            return record.promote(_text(line))
+        except (DocumentError, PromotionError) as error:
+            raise DocumentError(f"the {what} in line {number} cannot be used: {error}") from error
+
+    def _line(
+        self, record: Record, number: int, line: bytes, promoted: Mapping[str, Value], written: Mapping[str, Value]
+    ) -> Document:
+        try:
+            mine, distinguished = record.promote(_text(line))
+        except (DocumentError, PromotionError) as error:
+            return Document(line, self.type, error=f"line {number}: {error}")
+        everything = {"BTS.MessageType": self.type, **promoted, **mine}
+        return Document(line, self.type, everything, {**written, **distinguished})
+
+
+def _text(line: bytes) -> str:
+    try:
+        return line.decode()
+    except UnicodeDecodeError as error:
+        raise DocumentError(f"byte {error.start + 1} is 0x{line[error.start]:02x}, which is not UTF-8") from error

@@ -1,0 +1,313 @@
+"""XML: documents and envelopes taken apart, and fields found by XPath.
+
+Nothing outside the document is ever read: a document type declaration is refused, and with it every entity. A document
+of ordinary size is parsed whole; a large one is streamed, and then only plain paths can be promoted from it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from typing import Any
+
+from lxml import etree
+
+from crossdock.errors import ApplicationError, DocumentError, PromotionError
+from crossdock.message.property import Value
+from crossdock.pipeline.document import Document, Promoter
+
+LARGE_BYTES = 4 * 1024 * 1024
+_OPTIONS: Mapping[str, Any] = {
+    "resolve_entities": False,
+    "no_network": True,
+    "load_dtd": False,
+    "dtd_validation": False,
+    "attribute_defaults": False,
+    "huge_tree": False,
+    "strip_cdata": False,
+}
+_NIL = "{http://www.w3.org/2001/XMLSchema-instance}nil"
+_NAME = r"[A-Za-z_\u0080-\uffff][\w.\-\u0080-\uffff]*"
+_STEP = re.compile(
+    rf"""/(?P<attribute>@?)(?:
+        (?:(?P<prefix>{_NAME}):)?(?P<name>{_NAME})
+      | \*\[\s*local-name\(\)\s*=\s*(?P<quote>['"])(?P<local>{_NAME})(?P=quote)
+            (?:\s*and\s*namespace-uri\(\)\s*=\s*(?P<mark>['"])(?P<uri>[^'"]*)(?P=mark))?\s*\]
+    )(?=/|$)""",
+    re.VERBOSE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class XmlPath:
+    """A path to one field. `steps` are the tags of its elements and `attribute` the last one, if it is that plain."""
+
+    text: str
+    namespaces: Mapping[str, str]
+    steps: tuple[str, ...] | None
+    attribute: str | None
+    query: Any
+
+    def find(self, root: Any) -> str | None:
+        """The text of the field below `root`, the root of a message; None if it is absent."""
+        if self.steps is None:
+            return _single(self.query(_alone(root)))
+        found = root.findall("/".join(self.steps[1:])) if len(self.steps) > 1 else [root]
+        if not self.steps or root.tag != self.steps[0]:
+            return None
+        if self.attribute is not None:
+            found = [value for element in found if (value := element.get(self.attribute)) is not None]
+        return _single(found)
+
+
+def parse_xpath(path: str, namespaces: Mapping[str, str]) -> XmlPath:
+    """A path from the root of a message, such as `/o:Order/o:id` or `/Order/@id`. Raises ApplicationError."""
+    if not path.startswith("/"):
+        raise ApplicationError(f"{path!r} is not a path from the root; write it as /Order/id or /o:Order/@id")
+    try:
+        query = etree.XPath(path, namespaces=dict(namespaces), smart_strings=False)
+        query(etree.ElementTree(etree.Element("nothing")))
+    except etree.XPathError as error:
+        raise ApplicationError(f"{path!r} is not an XPath that can be used here: {error}") from error
+    return XmlPath(path, namespaces, *_plain(path, namespaces), query)
+
+
+def _plain(path: str, namespaces: Mapping[str, str]) -> tuple[tuple[str, ...] | None, str | None]:
+    """The tags of a path that only goes down; None where it does more than that."""
+    steps: list[str] = []
+    position = 0
+    while position < len(path):
+        found = _STEP.match(path, position)
+        if found is None or (found["local"] and found["uri"] is None):
+            return None, None
+        uri = found["uri"] if found["local"] else namespaces.get(found["prefix"] or "", "") if found["prefix"] else ""
+        tag = f"{{{uri}}}{found['local'] or found['name']}" if uri else found["local"] or found["name"]
+        position = found.end()
+        if found["attribute"]:
+            return (tuple(steps), tag) if position == len(path) and steps else (None, None)
+        steps.append(tag)
+    return tuple(steps), None
+
+
+@dataclass(frozen=True, slots=True)
+class XmlShape:
+    """A type of document; an envelope has a `body`, the path of the element whose children are the messages."""
+
+    type: str
+    promoter: Promoter[XmlPath]
+    body: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class XmlDisassembler:
+    """Takes XML apart by the type of its root: `namespace#root`, or `root` where there is no namespace."""
+
+    shapes: Mapping[str, XmlShape]
+
+    def disassemble(self, content: bytes, *, piece: bool = False) -> Iterator[Document]:  # noqa: ARG002 - each is whole
+        if not content.strip():
+            raise DocumentError("the file is empty" if not content else "the file holds no message")
+        try:
+            if len(content) > LARGE_BYTES:
+                yield from self._streamed(content)
+            else:
+                yield from self._message(_parse(content), content, {}, {})
+        except etree.XMLSyntaxError as error:
+            raise DocumentError(f"the file is not XML: {error.msg or 'it cannot be read'}") from error
+
+    def _message(
+        self, root: Any, body: bytes, promoted: Mapping[str, Value], written: Mapping[str, Value]
+    ) -> Iterator[Document]:
+        """A message, or the messages in an envelope, which inherit what is promoted from it."""
+        type_ = message_type(root.tag)
+        shape = self.shapes.get(type_)
+        if shape is None:
+            yield self._unknown(body, type_)
+            return
+        try:
+            mine, distinguished = shape.promoter.promote(lambda path: path.find(root))
+        except PromotionError as error:
+            yield Document(body, type_, error=str(error))
+            return
+        promoted, written = {**promoted, **mine}, {**written, **distinguished}
+        if shape.body is None:
+            yield Document(body, type_, {**promoted, "BTS.MessageType": type_}, written)
+            return
+        found = root if shape.body == (root.tag,) else root.find("/".join(shape.body[1:]))
+        children = [] if found is None or root.tag != shape.body[0] else found.iterchildren(etree.Element)
+        empty = True
+        for child in children:
+            empty = False
+            yield from self._message(child, _serialised(child), promoted, written)
+        if empty:
+            yield Document(body, type_, error=f"the envelope {type_} holds no message")
+
+    def _unknown(self, body: bytes, type_: str) -> Document:
+        known = ", ".join(self.shapes) or "none"
+        return Document(body, type_, error=f"there is no schema for documents of type {type_!r} (declared: {known})")
+
+    # Large documents
+
+    def _streamed(self, content: bytes) -> Iterator[Document]:
+        """Element by element, forgetting each once it has been looked at."""
+        events = etree.iterparse(BytesIO(content), events=("start", "end"), **_OPTIONS)
+        _, root = next(events)
+        _refuse_doctype(root)
+        type_ = message_type(root.tag)
+        shape = self.shapes.get(type_)
+        if shape is None:
+            for _, element in events:
+                _forget(element)
+            yield self._unknown(content, type_)
+            return
+        walk = _Walk(shape, events, root)
+        if shape.body is None:
+            for _ in walk.messages():
+                pass
+            yield self._large_message(content, type_, walk)
+            return
+        empty = True
+        for child in walk.messages():
+            empty = False
+            promoted, written = walk.promoted()
+            yield from self._message(child, _serialised(child), promoted, written)
+        if empty:
+            yield Document(content, type_, error=f"the envelope {type_} holds no message")
+
+    def _large_message(self, content: bytes, type_: str, walk: _Walk) -> Document:
+        try:
+            promoted, written = walk.promoted()
+        except PromotionError as error:
+            return Document(content, type_, error=str(error))
+        return Document(content, type_, {**promoted, "BTS.MessageType": type_}, written)
+
+
+class _Walk:
+    """Goes through a large document once, collects the fields on its way and stops at each child of the body."""
+
+    def __init__(self, shape: XmlShape, events: Any, root: Any) -> None:
+        self._shape = shape
+        self._events = events
+        self._path = [root.tag]
+        self._texts: list[list[str]] = [[] for _ in shape.promoter.promotions]
+        self._elements: dict[tuple[str, ...], list[int]] = {}
+        self._attributes: dict[tuple[str, ...], list[tuple[int, str]]] = {}
+        for number, promotion in enumerate(shape.promoter.promotions):
+            path = promotion.path
+            if path.steps is None:
+                raise DocumentError(
+                    f"the document has more than {LARGE_BYTES:,} bytes, and from one that large only plain paths can "
+                    f"be promoted; {path.text} is not"
+                )
+            if path.attribute is None:
+                self._elements.setdefault(path.steps, []).append(number)
+            else:
+                self._attributes.setdefault(path.steps, []).append((number, path.attribute))
+        self._begin(root)
+
+    def messages(self) -> Iterator[Any]:
+        for event, element in self._events:
+            if event == "start":
+                self._path.append(element.tag)
+                if self._inside_body():
+                    yield from self._whole(element)
+                    self._path.pop()
+                else:
+                    self._begin(element)
+            else:
+                self._end(element)
+                self._path.pop()
+
+    def promoted(self) -> tuple[dict[str, Value], dict[str, Value]]:
+        """What was found so far: of an envelope, what stands before its messages."""
+        return self._shape.promoter.values([_single(texts) for texts in self._texts])
+
+    def _inside_body(self) -> bool:
+        return self._shape.body is not None and tuple(self._path[:-1]) == self._shape.body
+
+    def _whole(self, element: Any) -> Iterator[Any]:
+        for event, inner in self._events:
+            if event == "end" and inner is element:
+                yield element
+                _forget(element)
+                return
+
+    def _begin(self, element: Any) -> None:
+        for number, attribute in self._attributes.get(tuple(self._path), ()):
+            if (value := element.get(attribute)) is not None:
+                self._texts[number].append(value)
+
+    def _end(self, element: Any) -> None:
+        for number in self._elements.get(tuple(self._path), ()):
+            if (text := _single([element])) is not None:
+                self._texts[number].append(text)
+        _forget(element)
+
+
+def message_type(tag: str) -> str:
+    """`{namespace}root` as the type of a message."""
+    return tag[1:].replace("}", "#", 1) if tag.startswith("{") else tag
+
+
+def parse_document(content: bytes) -> Any:
+    """The root element of a document that nothing can be smuggled into. Raises DocumentError."""
+    try:
+        return _parse(content)
+    except etree.XMLSyntaxError as error:
+        raise DocumentError(f"the document is not XML: {error.msg or 'it cannot be read'}") from error
+
+
+def _parse(content: bytes) -> Any:
+    root = etree.fromstring(content, etree.XMLParser(**_OPTIONS))
+    _refuse_doctype(root)
+    return root
+
+
+def _refuse_doctype(root: Any) -> None:
+    if root.getroottree().docinfo.internalDTD is not None:
+        raise DocumentError("the document has a document type declaration, which is not taken")
+
+
+def _serialised(element: Any) -> bytes:
+    return bytes(etree.tostring(element, encoding="utf-8", with_tail=False))
+
+
+def _alone(root: Any) -> Any:
+    """A tree in which `root` is the root: an absolute path must not leave the message."""
+    return root.getroottree() if root.getparent() is None else etree.ElementTree(_parse(_serialised(root)))
+
+
+def _forget(element: Any) -> None:
+    """Free an element that has been looked at, and those before it."""
+    element.clear()
+    parent = element.getparent()
+    while parent is not None and element.getprevious() is not None:
+        del parent[0]
+
+
+def _single(found: Any) -> str | None:
+    """The one value that was found. XPath gives a list of nodes, or a value of its own."""
+    if isinstance(found, bool):
+        return "true" if found else "false"
+    if isinstance(found, float):
+        return repr(int(found)) if found.is_integer() else repr(found)
+    if isinstance(found, str):
+        return found
+    values: Sequence[Any] = found
+    if not values:
+        return None
+    if len(values) > 1:
+        raise PromotionError(f"there are {len(values)} of it, and a property has one value")
+    if isinstance(values[0], str):
+        return values[0]
+    return None if values[0].get(_NIL) in ("true", "1") else _text(values[0])
+
+
+def _text(element: Any) -> str:
+    if not len(element):
+        return element.text or ""
+    if next(element.iterchildren(etree.Element), None) is not None:
+        raise PromotionError("it has elements in it, and a property has one value")
+    return "".join([element.text or "", *(node.tail or "" for node in element)])

@@ -1,0 +1,238 @@
+"""XML: types, paths, envelopes, and what is refused."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tracemalloc
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from crossdock.errors import ApplicationError
+from crossdock.pipeline import xml
+from crossdock.pipeline.xml import parse_xpath
+from pipelines import BATCH, NAMESPACES, ORDER, execute, only, xml_schema
+
+AN_ORDER = b'<Order xmlns="urn:orders" id="7"><amount> 12.50 </amount><region>NO</region></Order>'
+
+
+def batch(*orders: bytes, after: bytes = b"") -> bytes:
+    head = b'<?xml version="1.0"?><b:Batch xmlns:b="urn:orders"><b:sender>ACME</b:sender><b:orders>'
+    return head + b"\n".join(orders) + b"</b:orders>" + after + b"</b:Batch>"
+
+
+def test_document_keeps_its_bytes_and_gets_the_type_of_its_root() -> None:
+    document = only(AN_ORDER, ORDER)
+
+    assert (document.body, document.type, document.error) == (AN_ORDER, "urn:orders#Order", None)
+    assert document.promoted == {
+        "BTS.MessageType": "urn:orders#Order", "Id": "7", "Amount": Decimal("12.50"), "Region": "NO",
+    }  # fmt: skip
+
+
+def test_document_without_a_namespace_has_the_name_of_its_root_as_type() -> None:
+    schema = xml_schema("Order", Id=("text", "/Order/id"))
+
+    assert only(b"<Order><id>a</id></Order>", schema).promoted == {"BTS.MessageType": "Order", "Id": "a"}
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("/o:Order/o:lines/o:line[2]/@sku", "b"),
+        ("//o:line[@sku='a']/o:count", "3"),
+        ("/*[local-name()='Order' and namespace-uri()='urn:orders']/*[local-name()='note' and namespace-uri()='urn:orders']", "see & sign"),
+        ("/*[local-name()='Order']/*[local-name()='note']", "see & sign"),
+        ("/o:Order/o:nothing", None),
+        ("/o:Order/o:nil", None),
+        ("/o:Order/o:empty", ""),
+        ("/o:Order/o:commented", "in two"),
+        ("/o:Other/o:note", None),
+    ],
+)  # fmt: skip
+def test_field_is_found_by_its_path(path: str, value: str | None) -> None:
+    content = (
+        b'<Order xmlns="urn:orders" xmlns:i="http://www.w3.org/2001/XMLSchema-instance"><note>see &amp; sign</note>'
+        b'<lines><line sku="a"><count>3</count></line><line sku="b"/></lines><nil i:nil="true"/><empty/>'
+        b"<commented>in<!-- not this --> two</commented></Order>"
+    )
+    document = only(content, xml_schema("urn:orders#Order", Found=("text", path)))
+
+    assert (document.error, document.promoted.get("Found")) == (None, value)
+
+
+def test_field_that_is_there_twice_or_has_elements_in_it_is_an_error() -> None:
+    content = b'<Order xmlns="urn:orders"><region>NO</region><region>SE</region><amount><x/></amount></Order>'
+
+    assert (
+        only(content, ORDER).error
+        == "property 'Amount' is decimal, and in /o:Order/o:amount it has elements in it, and a property has one value"
+    )
+    twice = only(content.replace(b"<x/>", b"1"), ORDER)
+    assert (
+        twice.error
+        == "property 'Region' is text, and in /o:Order/o:region there are 2 of it, and a property has one value"
+    )
+
+
+def test_value_that_does_not_fit_its_type_is_an_error_that_names_the_place() -> None:
+    document = only(AN_ORDER.replace(b"12.50", b"much"), ORDER)
+
+    assert document.error == "property 'Amount' is decimal, and in /o:Order/o:amount 'much' is not a decimal"
+    assert document.promoted == {}
+
+
+def test_envelope_gives_each_of_its_messages_what_it_has_itself() -> None:
+    documents = execute(batch(AN_ORDER, AN_ORDER.replace(b"NO", b"SE")), BATCH, ORDER)
+
+    assert [document.promoted["Region"] for document in documents] == ["NO", "SE"]
+    assert {document.promoted["Sender"] for document in documents} == {"ACME"}
+    assert {document.type for document in documents} == {"urn:orders#Order"}
+    [first, _] = documents
+    again = only(first.body, ORDER)
+    assert (again.promoted["Id"], again.error) == ("7", None)
+
+
+def test_bad_message_in_an_envelope_does_not_hold_up_the_others_unless_the_interchange_is_standard() -> None:
+    content = batch(AN_ORDER, AN_ORDER.replace(b"12.50", b"much"), b"<other/>")
+
+    errors = [document.error for document in execute(content, BATCH, ORDER)]
+
+    assert errors[0] is None
+    assert "'much' is not a decimal" in str(errors[1])
+    assert (
+        errors[2] == "there is no schema for documents of type 'other' (declared: urn:orders#Batch, urn:orders#Order)"
+    )
+    [whole] = execute(content, BATCH, ORDER, standard=True)
+    assert (whole.body, "its interchange is standard" in str(whole.error)) == (content, True)
+
+
+def test_envelope_in_an_envelope_is_taken_apart_too() -> None:
+    outer = xml_schema("Post", body="/Post", Day=("text", "/Post/@day"))
+    content = b'<Post day="Monday">' + batch(AN_ORDER, AN_ORDER)[21:] + AN_ORDER + b"</Post>"
+
+    documents = execute(content, outer, BATCH, ORDER)
+
+    assert [document.promoted.get("Sender") for document in documents] == ["ACME", "ACME", None]
+    assert {document.promoted["Day"] for document in documents} == {"Monday"}
+
+
+@pytest.mark.parametrize("content", [batch(), batch(b"<!-- nothing -->"), b'<Batch xmlns="urn:orders"/>'])
+def test_envelope_without_messages_is_an_error(content: bytes) -> None:
+    assert only(content, BATCH, ORDER).error == "the envelope urn:orders#Batch holds no message"
+
+
+@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"", "the file is empty"),
+        (b"  \n", "the file holds no message"),
+        (b"<a><b></a>", "the file is not XML: Opening and ending tag mismatch"),
+        (b"<a/><b/>", "the file is not XML: Extra content at the end of the document"),
+        (b"not xml", "the file is not XML: Start tag expected"),
+        (b'<?xml version="1.0" encoding="UTF-8"?><a>\xff</a>', "the file is not XML"),
+        (b'<!DOCTYPE a [<!ENTITY x "y">]><a>&x;</a>', "document type declaration"),
+        (b'<!DOCTYPE a SYSTEM "http://example.com/a.dtd"><a/>', "document type declaration"),
+        (b'<!DOCTYPE a [<!ENTITY x SYSTEM "file:///etc/passwd">]><a>&x;</a>', "document type declaration"),
+        (b"<a>" * 1000 + b"</a>" * 1000, "the file is not XML: Excessive depth"),
+        (b"<a>" + b"x" * 11_000_000 + b"</a>", "the file is not XML"),
+    ],
+    ids=["empty", "blank", "mismatch", "two roots", "text", "encoding", "entity", "dtd", "external", "deep", "huge text"],
+)  # fmt: skip
+def test_hostile_or_broken_document_is_refused_in_one_sentence(
+    content: bytes, problem: str, large: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(xml, "LARGE_BYTES", 0 if large else 100_000_000)
+
+    document = only(content, xml_schema("a"))
+
+    assert (document.body, document.piece) == (content, False)
+    assert problem in str(document.error)
+    assert "\n" not in str(document.error)
+
+
+def test_expanding_entities_take_neither_time_nor_memory() -> None:
+    lines = [b'<!ENTITY a0 "ha">', *(b'<!ENTITY a%d "%s">' % (n, b"&a%d;" % (n - 1) * 10) for n in range(1, 12))]
+    bomb = b"<!DOCTYPE a [" + b"".join(lines) + b']><a b="&a11;">&a11;</a>'
+
+    tracemalloc.start()
+    document = only(bomb, xml_schema("a"))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert document.error is not None
+    assert peak < 5_000_000
+
+
+def test_utf_16_and_declared_encodings_are_read() -> None:
+    text = '<?xml version="1.0" encoding="{}"?><Order xmlns="urn:orders" id="é"/>'
+    for encoding in ("utf-16", "iso-8859-1", "utf-8"):
+        assert only(text.format(encoding).encode(encoding), ORDER).promoted["Id"] == "é"
+
+
+@pytest.mark.parametrize("path", ["/o:Order/o:amount", "/o:Order/@id", "/o:Order/o:lines/o:line/@sku"])
+def test_plain_path_finds_the_same_in_a_document_that_is_streamed(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = b'<Order xmlns="urn:orders" id="7"><amount>1<!-- x -->2</amount><lines><line sku="a"/></lines></Order>'
+    schema = xml_schema("urn:orders#Order", Found=("text", path))
+    whole = only(content, schema)
+    monkeypatch.setattr(xml, "LARGE_BYTES", 10)
+
+    assert only(content, schema) == whole
+    assert whole.promoted["Found"] in ("12", "7", "a")
+
+
+def test_streamed_envelope_gives_what_one_that_is_parsed_whole_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+    content = batch(*(AN_ORDER.replace(b"7", b"%d" % n) for n in range(50)), after=b"<b:x/>")
+    whole = execute(content, BATCH, ORDER)
+    monkeypatch.setattr(xml, "LARGE_BYTES", 10)
+
+    streamed = execute(content, BATCH, ORDER)
+
+    assert [(each.promoted, each.error) for each in streamed] == [(each.promoted, each.error) for each in whole]
+    assert [only(each.body, ORDER).promoted["Id"] for each in streamed] == [f"{n}" for n in range(50)]
+
+
+def test_path_that_is_not_plain_is_refused_where_the_document_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(xml, "LARGE_BYTES", 10)
+
+    document = only(AN_ORDER, xml_schema("urn:orders#Order", Id=("text", "//@id")))
+
+    assert "from one that large only plain paths can be promoted; //@id is not" in str(document.error)
+
+
+@pytest.mark.parametrize(
+    ("path", "problem"),
+    [("Order/id", "not a path from the root"), ("/x:Order", "Undefined namespace prefix"), ("/Order[", "not an XPath"), ("/f(1)", "not an XPath")],
+)  # fmt: skip
+def test_wrong_path_is_refused(path: str, problem: str) -> None:
+    with pytest.raises(ApplicationError, match=problem):
+        parse_xpath(path, NAMESPACES)
+
+
+GROWTH = """
+import resource, sys
+sys.path.insert(0, sys.argv[1])
+from pipelines import ORDER, only
+
+def most():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+line = b"<line><sku>abc</sku><count>12</count></line>"
+content = b'<Order xmlns="urn:orders" id="7"><amount>5</amount><lines>' + line * 1_000_000 + b"</lines></Order>"
+before = most()
+document = only(content, ORDER)
+assert document.error is None and document.promoted["Amount"] == 5, document.error
+print(len(content), most() - before)
+"""
+
+
+def test_large_document_takes_little_more_memory_than_its_bytes() -> None:
+    command = [sys.executable, "-c", GROWTH, str(Path(__file__).parent)]
+
+    size, growth = map(int, subprocess.run(command, capture_output=True, check=True).stdout.split())
+
+    assert size > 40_000_000
+    assert growth < 20_000_000  # parsed whole it would take several times its size
