@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from crossdock.message.message import Message
 
@@ -38,6 +38,14 @@ class ReceiveAdapter(Protocol):
 
     def name(self, identity: bytes) -> str:
         """What a person would call the source."""
+
+
+@runtime_checkable
+class RangedReceiveAdapter(ReceiveAdapter, Protocol):
+    """One that can read a part of a source, so that a large one need not fit into memory."""
+
+    def read_range(self, identity: bytes, start: int, length: int) -> bytes | None:
+        """So many bytes, fewer only at the end; None if it vanished or changed since it was listed."""
 
 
 class SendAdapter(Protocol):

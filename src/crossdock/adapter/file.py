@@ -48,6 +48,9 @@ class FileReceiveAdapter:
         return Listing(tuple(ready), incomplete=len(sources) - len(ready))
 
     def read(self, identity: bytes) -> bytes | None:
+        return self.read_range(identity, 0, -1)
+
+    def read_range(self, identity: bytes, start: int, length: int) -> bytes | None:
         path = _path(identity)
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -57,7 +60,8 @@ class FileReceiveAdapter:
             raise TransientError(f"file {self.name(identity)} cannot be read: {error.strerror}") from error
         try:
             with os.fdopen(descriptor, "rb") as file:
-                content = file.read() if _identity(path, os.fstat(descriptor)) == identity else None
+                file.seek(start)
+                content = file.read(length) if _identity(path, os.fstat(descriptor)) == identity else None
                 # Still the same after reading: nobody wrote to it meanwhile.
                 return content if _identity(path, os.fstat(descriptor)) == identity else None
         except OSError as error:

@@ -23,8 +23,9 @@ from crossdock.dataflow.session import Spark
 from crossdock.dataflow.source import IntakeSource
 from crossdock.errors import CrossdockError, TransientError, UnavailableError
 from crossdock.messagebox.agent import Agent, EpochMovedError
+from crossdock.messagebox.rows import Published
 from crossdock.receive.interchange import IntakeItem, Interchange
-from crossdock.receive.location import ReceiveLocation
+from crossdock.receive.location import LARGE_BYTES, ReceiveLocation
 
 _TRIGGER = "200 milliseconds"
 _INTERCHANGES_PER_TRANSACTION = 500
@@ -142,6 +143,9 @@ class _Worker:
         pending: list[tuple[IntakeItem, Interchange]] = []
         size = 0
         for item in items:
+            if (ranges := self._ranges(item)) is not None:
+                yield from self._publish_ranges(item, ranges)
+                continue
             outcome = self._read(item)
             if isinstance(outcome, Interchange):
                 pending.append((item, outcome))
@@ -162,6 +166,47 @@ class _Worker:
                 id_: ReceiveLocation.from_definition(id_, host, stored) for id_, host, stored in definitions
             }
             self.epoch = epoch
+
+    def _ranges(self, item: IntakeItem) -> Iterator[Interchange] | None:
+        """A large source, from where it was left; None if it is an ordinary one."""
+        location = self.locations.get(item.location_id)
+        if location is None or item.size <= LARGE_BYTES:
+            return None
+        try:
+            return location.ranges(item, self.box, *self.agent.intake_progress(item.sequence))
+        except TransientError:
+            return None  # reading it whole fails in the same way, and says so
+
+    def _publish_ranges(self, item: IntakeItem, ranges: Iterator[Interchange]) -> Iterator[pa.RecordBatch]:
+        """One after the other: a range begins where the one before it ended."""
+        while True:
+            started = time.perf_counter()
+            try:
+                interchange = next(ranges, None)
+            except TransientError as error:
+                yield _outcome(sequence=item.sequence, identity=item.identity, reason=str(error))
+                return
+            if interchange is None:
+                return
+            try:
+                published = self._publish_range(item, interchange)
+            except EpochMovedError:
+                yield from self.receive([item])  # the locations changed: go on by the new ones
+                return
+            if not published.interchanges:
+                return  # another task is at the same source
+            yield _outcome(
+                received=published.received, published=published.published, seconds=time.perf_counter() - started
+            )
+
+    def _publish_range(self, item: IntakeItem, interchange: Interchange) -> Published:
+        try:
+            return self.agent.publish([interchange], location_epoch=self.epoch)
+        except (CrossdockError, EpochMovedError):
+            raise
+        except Exception as error:
+            reason = f"the MessageBox cannot hold it: {type(error).__name__}: {error}"
+            return self.agent.publish([self.locations[item.location_id].failed_range(item, interchange, reason)])
 
     def _read(self, item: IntakeItem) -> Interchange | str | None:
         """An interchange, a reason why it cannot be read now, or None if there is nothing to publish any more."""

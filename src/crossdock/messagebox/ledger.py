@@ -32,6 +32,11 @@ class Ledger(Database):
     def read_intake(self, start: int, end: int) -> list[IntakeItem]:
         return [IntakeItem(*row) for row in self._rows("read_intake", {"start": start, "end": end})]
 
+    def intake_progress(self, sequence: int) -> tuple[int, int]:
+        """How far a large source is published: (where its next range begins, how many messages came before)."""
+        [(start, received)] = self._rows("intake_progress", {"sequence": sequence})
+        return int(start), int(received)
+
     def settled_intake(self, *, after: int, limit: int = 1000) -> list[tuple[int, int, bytes]]:
         """(sequence, location, identity) of published sources that are still in the ledger."""
         return [(row[0], row[1], row[2]) for row in self._rows("settled_intake", {"after": after, "limit": limit})]

@@ -108,6 +108,8 @@ def _claim(
             "published": [tally[0] for _, tally in candidates],
             "unrouted": [tally[1] for _, tally in candidates],
             "suspended": [tally[2] for _, tally in candidates],
+            "range_end": [each.range_end for each, _ in candidates],
+            "last": [each.last for each, _ in candidates],
         }
         won = {(row[0], row[1]) for row in connection.execute(statement("claim_publication"), parameters)}
     ours = []

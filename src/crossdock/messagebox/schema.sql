@@ -157,11 +157,15 @@ CREATE TABLE publication (
     suspended        integer     NOT NULL,
     number           bigint      GENERATED ALWAYS AS IDENTITY,
     published_at     timestamptz NOT NULL DEFAULT now(),
+    range_end        bigint,
+    last             boolean     NOT NULL DEFAULT true,
     PRIMARY KEY (intake_sequence, range_start),
     CONSTRAINT everything_received_is_accounted_for CHECK (received = published + unrouted + suspended)
 );
 CREATE INDEX ON publication (number);
 COMMENT ON TABLE publication IS 'the key that makes publishing a range of a source happen once, and what came of it';
+COMMENT ON COLUMN publication.range_end IS 'where the next range of a large source begins; null for a source that is read whole';
+COMMENT ON COLUMN publication.last IS 'with this range all of the source is published';
 
 CREATE TABLE message (
     id          uuid        PRIMARY KEY,

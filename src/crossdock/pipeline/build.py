@@ -33,6 +33,7 @@ def receive_pipeline(definition: PipelineDefinition) -> ReceivePipeline:
     return ReceivePipeline(
         _disassembler(definition, definition.disassemble, definition.schemas),
         _decoders(definition),
+        bool(definition.decode or definition.charset),
         {schema.type: _validator(schema) for schema in definition.schemas if schema.validate_with},
         [load_callable(name, definition.code) for name in definition.components],
         {each.source: _map(definition, each) for each in definition.maps},

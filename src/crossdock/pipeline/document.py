@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -28,6 +28,10 @@ class Document:
 
     def failed(self, reason: str) -> Document:
         return Document(self.body, self.type, error=reason, piece=self.piece)
+
+
+# Takes whole lines apart, given where in their file they begin.
+LineReader = Callable[[bytes, int], Iterator[Document]]
 
 
 @dataclass(frozen=True, slots=True)

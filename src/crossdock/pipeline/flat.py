@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from crossdock.errors import DocumentError, PromotionError
 from crossdock.message.property import Value
-from crossdock.pipeline.document import Document, Promoter
+from crossdock.pipeline.document import Document, LineReader, Promoter
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -66,7 +66,7 @@ class FlatDisassembler:
         if piece:
             if self.names_first:
                 raise DocumentError("the first line of its file names the columns, and is not here")
-            yield self._line(self.record, 1, content, {}, {})
+            yield self._line(self.record, "the line", content, {}, {})
             return
         lines = [
             (number, line.rstrip(b"\r"))
@@ -80,7 +80,24 @@ class FlatDisassembler:
         if not lines:
             raise DocumentError("the file holds no message between its header and its trailer")
         for number, line in lines:
-            yield self._line(record, number, line, promoted, written)
+            yield self._line(record, f"line {number}", line, promoted, written)
+
+    def by_lines(self, head: bytes) -> LineReader | None:
+        """How to read a file that begins so line by line; a trailer would have to be known before."""
+        if self.trailer is not None or b"\n" not in head:
+            return None
+        lines = [(1, head.removeprefix(_BOM).split(b"\n", 1)[0].rstrip(b"\r"))]
+        record, promoted, written = self._begin(lines)
+        skipped = 0 if lines else head.index(b"\n") + 1
+
+        def read(content: bytes, start: int) -> Iterator[Document]:
+            for line in content.split(b"\n"):
+                stripped = line.removeprefix(_BOM).rstrip(b"\r")
+                if stripped.strip() and start >= skipped:
+                    yield self._line(record, f"the line at byte {start + 1}", stripped, promoted, written)
+                start += len(line) + 1
+
+        return read
 
     def _begin(self, lines: list[tuple[int, bytes]]) -> tuple[Record, Mapping[str, Value], Mapping[str, Value]]:
         """Take the header away: how lines are cut, and what they inherit."""
@@ -118,12 +135,12 @@ class FlatDisassembler:
             raise DocumentError(f"the {what} in line {number} cannot be used: {error}") from error
 
     def _line(
-        self, record: Record, number: int, line: bytes, promoted: Mapping[str, Value], written: Mapping[str, Value]
+        self, record: Record, place: str, line: bytes, promoted: Mapping[str, Value], written: Mapping[str, Value]
     ) -> Document:
         try:
             mine, distinguished = record.promote(_text(line))
         except (DocumentError, PromotionError) as error:
-            return Document(line, self.type, error=f"line {number}: {error}")
+            return Document(line, self.type, error=f"{place}: {error}")
         everything = {"BTS.MessageType": self.type, **promoted, **mine}
         return Document(line, self.type, everything, {**written, **distinguished})
 

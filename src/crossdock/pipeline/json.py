@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from crossdock.errors import ApplicationError, DocumentError, PromotionError
-from crossdock.pipeline.document import Document, Promoter
+from crossdock.pipeline.document import Document, LineReader, Promoter
 
 Split = Literal["document", "array", "lines"]
 Path = tuple[str | int, ...]
@@ -50,6 +50,17 @@ class JsonDisassembler:
                         yield self._document(stripped, stripped, "line", number)
             case _:
                 yield self._document(content, body, "the file")
+
+    def by_lines(self, head: bytes) -> LineReader | None:
+        """How to read a file that begins so line by line; None if it is not one of lines."""
+        lines = self._split == "lines" or (self._split is None and _looks_like(head.removeprefix(_BOM)) == "lines")
+        return self._lines if lines else None
+
+    def _lines(self, content: bytes, start: int) -> Iterator[Document]:
+        for line in content.split(b"\n"):
+            if stripped := line.removeprefix(_BOM).strip(_BLANK):
+                yield self._document(stripped, stripped, "the line at byte", start + 1)
+            start += len(line) + 1
 
     def _document(self, content: bytes, body: bytes, place: str, number: int | None = None) -> Document:
         try:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from crossdock.errors import DocumentError, PromotionError
-from crossdock.pipeline.document import Document
+from crossdock.pipeline.document import Document, LineReader
 from crossdock.pipeline.map import Transform
 from crossdock.pipeline.validate import Validator
 
@@ -24,6 +24,14 @@ class Disassembler(Protocol):
 
     def disassemble(self, content: bytes, *, piece: bool = False) -> Iterator[Document]:
         """The documents in a source; of a `piece`, which was found in one before, just that one."""
+
+
+@runtime_checkable
+class LineDisassembler(Protocol):
+    """Can take some files apart line by line, and so need not have all of one at once."""
+
+    def by_lines(self, head: bytes) -> LineReader | None:
+        """How to read a file that begins so; None if that one cannot be read by lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +56,11 @@ class CustomDisassembler:
 
 @dataclass(frozen=True, slots=True)
 class ReceivePipeline:
-    """`target` gives a document that a map made its type and its properties."""
+    """`decodes`: decoding changes what ordinary files hold. With each map goes what gives the result its properties."""
 
     disassembler: Disassembler
     decoders: Sequence[Decoder] = ()
+    decodes: bool = False
     validators: Mapping[str, Validator] = field(default_factory=dict)
     components: Sequence[Component] = ()
     maps: Mapping[str, tuple[Transform, Disassembler]] = field(default_factory=dict)
@@ -74,6 +83,19 @@ class ReceivePipeline:
             return [replace(failed, piece=piece or failed.body is not content)]
         reason = f"{failed.error} (all of the file is kept back: its interchange is standard)"
         return [Document(content, error=reason, piece=piece)]
+
+    def by_lines(self, head: bytes) -> LineReader | None:
+        """How to read a large file range by range; None if it has to be read whole."""
+        if self.standard or self.decodes or not isinstance(self.disassembler, LineDisassembler):
+            return None
+        read = self.disassembler.by_lines(head)
+        if read is None:
+            return None
+
+        def finished(content: bytes, start: int) -> Iterator[Document]:
+            return map(self._finished, read(content, start))
+
+        return finished
 
     def _finished(self, document: Document) -> Document:
         """Through the stages that look at one document at a time."""

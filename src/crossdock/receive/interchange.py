@@ -29,6 +29,9 @@ class Failure:
 class Interchange:
     """What one range of a source became. Published as a whole or not at all; (sequence, range_start) is its key.
 
+    A source that is read whole is one range. The ranges of a large one begin where the one before ends; after the
+    `last` all of it is published.
+
     Without a sequence there is no source in the ledger: it is published every time it is asked for. `replaces` names
     the suspended reference (host, sequence) whose place it takes; it is published if that is still there.
     """
@@ -39,4 +42,6 @@ class Interchange:
     messages: tuple[Message, ...]
     failures: tuple[Failure, ...] = ()
     range_start: int = 0
+    range_end: int | None = None
+    last: bool = True
     replaces: tuple[int, int] | None = None

@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from crossdock.adapter.contract import ReceiveAdapter
+from crossdock.adapter.contract import RangedReceiveAdapter, ReceiveAdapter
 from crossdock.adapter.file import FileReceiveAdapter
-from crossdock.errors import TransientError
+from crossdock.errors import DocumentError, PromotionError, TransientError
 from crossdock.message.context import Context
 from crossdock.message.message import Message, MessageId, Part, message_id
 from crossdock.message.property import Value
 from crossdock.pipeline.build import receive_pipeline
 from crossdock.pipeline.definition import PipelineDefinition
-from crossdock.pipeline.document import Document
+from crossdock.pipeline.document import Document, LineReader
 from crossdock.pipeline.receive import ReceivePipeline
 from crossdock.receive.interchange import Failure, IntakeItem, Interchange
 
 logger = logging.getLogger(__name__)
 
+# A source that is larger is read range by range, if it is one of lines.
+LARGE_BYTES = 32 * 1024 * 1024
+RANGE_BYTES = 16 * 1024 * 1024
+_HEAD_BYTES = 1024 * 1024
+_WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
 _STAGE, _DISASSEMBLED = "Crossdock.Stage", "disassembled"
 _DESCRIPTION = "ErrorReport.Description"
 SIZE_LIMIT_BYTES = 256 * 1024 * 1024
@@ -67,6 +72,60 @@ class ReceiveLocation:
         content = self.adapter.read(item.identity)
         return None if content is None else self.interchange(item, box, content)
 
+    def ranges(self, item: IntakeItem, box: int, start: int, received: int) -> Iterator[Interchange] | None:
+        """A large source range by range, from `start` on, before which so many messages were received.
+
+        None if it has to be read whole. Ends early if the source vanishes or changes.
+        """
+        if item.size <= LARGE_BYTES or not isinstance(self.adapter, RangedReceiveAdapter):
+            return None
+        head = self.adapter.read_range(item.identity, 0, _HEAD_BYTES)
+        if head is None or head.startswith(_WIDE_MARKS):
+            return None
+        try:
+            read = self.pipeline.by_lines(head)
+        except (DocumentError, PromotionError):
+            return None
+        return None if read is None else self._ranges(self.adapter, item, box, read, start, received)
+
+    def _ranges(
+        self, adapter: RangedReceiveAdapter, item: IntakeItem, box: int, read: LineReader, start: int, received: int
+    ) -> Iterator[Interchange]:
+        source, interchange = adapter.name(item.identity), message_id(box, item.sequence, 0)
+        while start < item.size:
+            content = _whole_lines(adapter, item, start)
+            if content is None:
+                return
+            end = start + len(content)
+            documents = self._guarded(source, content, lambda: list(read(content, start)))  # noqa: B023
+            messages = [
+                self._message(
+                    message_id(box, item.sequence, received + n),
+                    interchange,
+                    source,
+                    received + n,
+                    document,
+                    last=end == item.size and n == len(documents) - 1,
+                )
+                for n, document in enumerate(documents)
+            ]
+            made = self._sorted(item.sequence, self.host_id, messages, documents)
+            yield replace(made, range_start=start, range_end=end, last=end == item.size)
+            start, received = end, received + len(documents)
+
+    def failed_range(self, item: IntakeItem, interchange: Interchange, reason: str) -> Interchange:
+        """A range that nothing can be done with: all of it is kept back, as one."""
+        assert isinstance(self.adapter, RangedReceiveAdapter)
+        assert interchange.range_end is not None
+        start, end = interchange.range_start, interchange.range_end
+        content = self.adapter.read_range(item.identity, start, end - start) or b""
+        first = min(each.id for each in (*interchange.messages, *(failure.message for failure in interchange.failures)))
+        document = Document(content, error=reason)
+        source = self.adapter.name(item.identity)
+        message = self._message(first, first, source, 0, document, last=interchange.last)
+        made = self._sorted(item.sequence, self.host_id, [message], [document])
+        return replace(made, range_start=start, range_end=end, last=interchange.last)
+
     def interchange(self, item: IntakeItem, box: int, content: bytes) -> Interchange:
         """What the content of a source becomes."""
         return self._interchange(item, box, self._execute(self.adapter.name(item.identity), content))
@@ -94,8 +153,12 @@ class ReceiveLocation:
         return self._sorted(None, host_id, made, documents, replaces)
 
     def _execute(self, source: str, content: bytes, *, piece: bool = False) -> list[Document]:
+        return self._guarded(source, content, lambda: self.pipeline.execute(content, piece=piece))
+
+    def _guarded(self, source: str, content: bytes, run: Callable[[], list[Document]]) -> list[Document]:
+        """Whatever a pipeline raises, the bytes are kept."""
         try:
-            return self.pipeline.execute(content, piece=piece)
+            return run()
         except Exception as error:
             logger.exception("Receive location %r fails on %s", self.definition.name, source)
             return [Document(content, error=f"the pipeline failed: {type(error).__name__}: {error}")]
@@ -163,3 +226,21 @@ class ReceiveLocation:
             else:
                 failed.append(Failure(message, document.error))
         return Interchange(sequence, self.id, host, tuple(good), tuple(failed), replaces=replaces)
+
+
+def _whole_lines(adapter: RangedReceiveAdapter, item: IntakeItem, start: int) -> bytes | None:
+    """The next range of a source: about as much as one should have, up to the end of a line."""
+    content = b""
+    while start + len(content) < item.size:
+        more = adapter.read_range(item.identity, start + len(content), RANGE_BYTES)
+        if not more:
+            return None
+        end = more.rfind(b"\n") + 1 if start + len(content) + len(more) < item.size else len(more)
+        content += more[:end] if end else more
+        if end:
+            return content
+        if len(content) > SIZE_LIMIT_BYTES:
+            raise TransientError(
+                f"{adapter.name(item.identity)} has a line of more than {SIZE_LIMIT_BYTES:,} bytes at byte {start + 1}"
+            )
+    return content

@@ -2,5 +2,5 @@
 SELECT sequence, location_id, identity, size
   FROM intake
  WHERE sequence > %(start)s AND sequence <= %(end)s
-   AND NOT EXISTS (SELECT FROM publication WHERE intake_sequence = intake.sequence)
+   AND NOT EXISTS (SELECT FROM publication WHERE intake_sequence = intake.sequence AND last)
  ORDER BY sequence;

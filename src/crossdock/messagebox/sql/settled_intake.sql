@@ -2,6 +2,6 @@
 SELECT sequence, location_id, identity
   FROM intake
  WHERE sequence > %(after)s
-   AND EXISTS (SELECT FROM publication WHERE intake_sequence = intake.sequence)
+   AND EXISTS (SELECT FROM publication WHERE intake_sequence = intake.sequence AND last)
  ORDER BY sequence
  LIMIT %(limit)s;

@@ -2,7 +2,7 @@
 SELECT (SELECT count(*)
           FROM intake
          WHERE NOT EXISTS (SELECT FROM publication
-                            WHERE publication.intake_sequence = intake.sequence))       AS unread,
+                            WHERE publication.intake_sequence = intake.sequence AND publication.last))       AS unread,
        queued.ready                                                                     AS ready,
        (SELECT count(*) FROM claimed)                                                   AS claimed,
        (SELECT count(*) FROM scheduled) + queued.blocked                                AS waiting,

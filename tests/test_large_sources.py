@@ -1,0 +1,293 @@
+"""Sources that are too large to be read at once: range by range, each message once, whatever happens in between."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from box import PROPERTIES
+from crossdock.adapter.file import file_identity
+from crossdock.dataflow import receive as flow
+from crossdock.dataflow.receive import _Worker
+from crossdock.message.property import PropertyRegistry
+from crossdock.messagebox.agent import Agent
+from crossdock.messagebox.deployment import DeployedLocation, DeployedPort, Deployment
+from crossdock.pipeline.definition import PipelineDefinition, RecordDefinition, SchemaDefinition
+from crossdock.receive import location as locations
+from crossdock.receive.interchange import IntakeItem
+from crossdock.receive.location import LocationDefinition, ReceiveLocation
+from crossdock.subscription.text import parse_filter
+from pipelines import fields
+
+SOAK = bool(os.environ.get("CROSSDOCK_SOAK"))
+JSON_ORDER = SchemaDefinition(type="Order", format="json", promote=fields({"Amount": ("decimal", "$.n")}))
+CSV_ORDER = SchemaDefinition(
+    type="Order", format="flat", record=RecordDefinition(promote=fields({"Amount": ("decimal", "n")}))
+)
+
+
+@pytest.fixture(autouse=True)
+def small_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locations, "LARGE_BYTES", 1_000)
+    monkeypatch.setattr(flow, "LARGE_BYTES", 1_000)
+    monkeypatch.setattr(locations, "RANGE_BYTES", 300)
+
+
+def listed(agent: Agent, folder: Path, content: bytes, schema: SchemaDefinition = JSON_ORDER) -> IntakeItem:
+    """A file in the ledger of a MessageBox with one location and one port that wants everything."""
+    file = folder / "orders.txt"
+    file.write_bytes(content)
+    kind = "json" if schema.format == "json" else "flat"
+    pipeline = PipelineDefinition(disassemble=kind, schemas=(schema,))
+    definition = LocationDefinition(
+        name="In", port="In", adapter="file", address=str(folder / "*.txt"), pipeline=pipeline
+    )
+    wanted = parse_filter(PropertyRegistry(PROPERTIES), "MessageType = 'Order'")
+    agent.deploy(
+        Deployment(
+            "orders",
+            PROPERTIES,
+            [DeployedLocation("In", "Default", definition.model_dump(mode="json"))],
+            [DeployedPort("All", "Default", 5, wanted, {})],
+        )
+    )
+    [(location, _, _)] = agent.locations()
+    agent.list_intake([(location, file_identity(file), len(content))])
+    [item] = agent.read_intake(0, 2**62)
+    return item
+
+
+def lines(count: int) -> bytes:
+    return b"".join(b'{"n": %d, "fill": "%s"}\n' % (n, b"x" * (n % 50)) for n in range(count))
+
+
+def worker(agent: Agent) -> _Worker:
+    return _Worker(agent, agent.box_number())
+
+
+def numbers(database: str) -> list[int]:
+    """The numbers of the messages in the spool, in the order of their ids."""
+    with psycopg.connect(database, options="-csearch_path=crossdock") as connection:
+        rows = connection.execute("SELECT context->'promoted'->'Amount'->>'decimal' FROM message ORDER BY id")
+        return [int(number) for (number,) in rows if number is not None]
+
+
+def places(database: str) -> list[int]:
+    with psycopg.connect(database, options="-csearch_path=crossdock") as connection:
+        query = "SELECT context->'promoted'->'BTS.InterchangeSequenceNumber'->>'integer' FROM message ORDER BY id"
+        return [int(number) for (number,) in connection.execute(query)]
+
+
+def last_ones(database: str) -> list[int]:
+    with psycopg.connect(database, options="-csearch_path=crossdock") as connection:
+        query = (
+            "SELECT context->'promoted'->'Amount'->>'decimal' FROM message"
+            " WHERE context->'promoted'->'BTS.LastInterchangeMessage'->>'boolean' = 'true'"
+        )
+        return [int(number) for (number,) in connection.execute(query)]
+
+
+def settled(agent: Agent) -> int:
+    return len(agent.settled_intake(after=0))
+
+
+def test_every_line_is_published_once_in_order_and_numbered_through(agent: Agent, database: str, folder: Path) -> None:
+    item = listed(agent, folder, lines(200))
+
+    outcomes = list(worker(agent).receive([item]))
+
+    assert len(outcomes) > 10
+    assert numbers(database) == list(range(200))
+    assert places(database) == list(range(1, 201))
+    assert last_ones(database) == [199]
+    assert (settled(agent), agent.statistics().received) == (1, 200)
+
+
+@pytest.mark.parametrize("ranges", [0, 1, 5])
+def test_worker_that_dies_in_the_middle_is_followed_by_one_that_goes_on(
+    agent: Agent, database: str, folder: Path, ranges: int
+) -> None:
+    item = listed(agent, folder, lines(200))
+    list(islice(worker(agent).receive([item]), ranges))
+    assert (settled(agent), agent.statistics().unread) == (0, 1)
+    assert agent.read_intake(0, 2**62) == [item]
+    agent.abandon_intake([item.sequence] if ranges else [])
+
+    list(worker(agent).receive([item]))
+
+    assert numbers(database) == list(range(200))
+    assert settled(agent) == 1
+
+
+def test_ranges_of_another_length_after_an_upgrade_neither_overlap_nor_leave_gaps(
+    agent: Agent, database: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    item = listed(agent, folder, lines(200))
+    list(islice(worker(agent).receive([item]), 3))
+    stale = worker(agent).receive([item])
+    next(stale)
+    monkeypatch.setattr(locations, "RANGE_BYTES", 777)
+
+    list(worker(agent).receive([item]))
+    list(stale)
+
+    assert numbers(database) == list(range(200))
+
+
+def test_tasks_that_work_on_the_same_source_at_once_publish_it_once(agent: Agent, database: str, folder: Path) -> None:
+    item = listed(agent, folder, lines(500))
+
+    def work(_: int) -> None:
+        with Agent(database) as mine:
+            list(worker(mine).receive([item]))
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+    list(worker(agent).receive([item]))
+
+    assert numbers(database) == list(range(500))
+    assert (settled(agent), agent.statistics().received) == (1, 500)
+
+
+def test_bad_line_is_suspended_with_its_place_in_the_file(agent: Agent, database: str, folder: Path) -> None:
+    good = lines(100)
+    listed_item = listed(agent, folder, good + b'{"n": oops}\n' + lines(3))
+
+    list(worker(agent).receive([listed_item]))
+
+    [row] = agent.suspended()
+    assert f"the line at byte {len(good) + 1} is not JSON" in row.reason
+    assert agent.messages([row.id])[row.id].body == b'{"n": oops}'
+    assert Counter(numbers(database)) == Counter([*range(100), *range(3)])
+
+
+def test_line_longer_than_a_range_and_a_file_without_a_last_line_end(agent: Agent, database: str, folder: Path) -> None:
+    long = b'{"n": 7, "fill": "' + b"x" * 2_000 + b'"}'
+    item = listed(agent, folder, lines(5) + long + b"\n\n\n" + lines(2).rstrip(b"\n"))
+
+    list(worker(agent).receive([item]))
+
+    assert numbers(database) == [0, 1, 2, 3, 4, 7, 0, 1]
+    assert settled(agent) == 1
+
+
+def test_flat_file_whose_first_line_names_the_columns(agent: Agent, database: str, folder: Path) -> None:
+    content = b"\xef\xbb\xbfn;x\n".replace(b";", b",") + b"".join(b"%d,abc\r\n" % n for n in range(300))
+    item = listed(agent, folder, content, CSV_ORDER)
+
+    list(worker(agent).receive([item]))
+
+    assert numbers(database) == list(range(300))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"[" + b",".join(b'{"n": %d}' % n for n in range(300)) + b"]", b'{\n"n": 1, "fill": "' + b"x" * 5_000 + b'"}'],
+    ids=["array", "document"],
+)
+def test_what_is_not_lines_is_read_whole(agent: Agent, database: str, folder: Path, content: bytes) -> None:
+    item = listed(agent, folder, content)
+
+    list(worker(agent).receive([item]))
+
+    assert len(numbers(database)) == content.count(b'"n"')
+    assert settled(agent) == 1
+
+
+def test_source_that_vanishes_in_the_middle_stays_in_the_ledger_and_goes_on_when_it_is_back(
+    agent: Agent, database: str, folder: Path
+) -> None:
+    item = listed(agent, folder, lines(200))
+    list(islice(worker(agent).receive([item]), 3))
+    (folder / "orders.txt").rename(folder / "elsewhere")
+
+    assert list(worker(agent).receive([item])) == []
+    assert (settled(agent), agent.read_intake(0, 2**62)) == (0, [item])
+    (folder / "elsewhere").rename(folder / "orders.txt")
+    list(worker(agent).receive([item]))
+
+    assert numbers(database) == list(range(200))
+
+
+def test_range_that_the_messagebox_cannot_hold_is_suspended_as_one_and_the_rest_goes_on(
+    agent: Agent, database: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    item = listed(agent, folder, lines(100))
+    publish = Agent.publish
+    refused: list[int] = []
+
+    def picky(self: Agent, interchanges: list[object], **options: int) -> object:
+        [interchange] = interchanges
+        if not refused and interchange.range_start > 0:  # type: ignore[attr-defined]
+            refused.append(len(interchange.messages))  # type: ignore[attr-defined]
+            raise ValueError("too odd")
+        return publish(self, interchanges, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Agent, "publish", picky)
+
+    list(worker(agent).receive([item]))
+
+    [row] = agent.suspended()
+    assert row.reason == "the MessageBox cannot hold it: ValueError: too odd"
+    body = agent.messages([row.id])[row.id].body
+    assert [json.loads(line)["n"] for line in body.splitlines()] == sorted(set(range(100)) - set(numbers(database)))
+    assert (len(body.splitlines()), settled(agent)) == (refused[0], 1)
+
+
+MEMORY = """
+import resource, sys
+sys.path.insert(0, sys.argv[1])
+from pathlib import Path
+from crossdock.dataflow.receive import _Worker
+from crossdock.messagebox.agent import Agent
+from test_large_sources import listed
+
+database, folder, megabytes = sys.argv[2], Path(sys.argv[3]), int(sys.argv[4])
+
+def most():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+with Agent(database) as agent:
+    line = b'{"n": 1, "fill": "' + b"x" * 10_000 + b'"}' + chr(10).encode()
+    item = listed(agent, folder, line)
+    with (folder / "large.txt").open("wb") as file:
+        for _ in range(megabytes * 100):
+            file.write(line)
+    from crossdock.adapter.file import file_identity
+    agent.abandon_intake([item.sequence])
+    agent.list_intake([(item.location_id, file_identity(folder / "large.txt"), (folder / "large.txt").stat().st_size)])
+    [item] = agent.read_intake(0, 2**62)
+    before = most()
+    for _ in _Worker(agent, agent.box_number()).receive([item]):
+        pass
+    print(agent.statistics().received, most() - before)
+"""
+
+
+def test_file_of_lines_takes_little_memory_however_large_it_is(database: str, folder: Path) -> None:
+    megabytes = 2_000 if SOAK else 150
+    command = [sys.executable, "-c", MEMORY, str(Path(__file__).parent), database, str(folder), str(megabytes)]
+
+    received, growth = map(int, subprocess.run(command, capture_output=True, check=True).stdout.split())
+
+    assert received == megabytes * 100
+    assert growth < 120_000_000
+
+
+def test_location_says_none_for_a_source_that_is_small(agent: Agent, folder: Path) -> None:
+    item = listed(agent, folder, lines(3))
+    [(id_, host, definition)] = agent.locations()
+
+    ranges: Iterator[object] | None = ReceiveLocation.from_definition(id_, host, definition).ranges(item, 0, 0, 0)
+
+    assert ranges is None
