@@ -119,6 +119,8 @@ PUBLICATIONS = {
     "range_start": [0] * len(SOURCES),
     "location": [1] * len(SOURCES),
     **{column: [1] * len(SOURCES) for column in ("received", "published", "unrouted", "suspended")},
+    "range_end": [None] * len(SOURCES),
+    "last": [True] * len(SOURCES),
 }
 DEAD = {"host": HOST, "grace": timedelta(0), "lock": INSTANCE_LOCK}
 
@@ -144,6 +146,7 @@ STATEMENTS: dict[str, tuple[str, Mapping[str, Any]]] = {
     "forget_intake": (statement("forget_intake"), {"sequence": SOURCES}),
     "abandon_intake": (statement("abandon_intake"), {"sequence": SOURCES}),
     "lock_intake": (statement("lock_intake"), {"sequence": SOURCES}),
+    "intake_progress": (statement("intake_progress"), {"sequence": SOURCES[0]}),
     "claim_publication": (statement("claim_publication"), PUBLICATIONS),
     "find_instances": (statement("find_instances"), {"hash": IDS}),
     "end_instance": (statement("end_instance"), {"instance": uuid(100)}),
