@@ -21,6 +21,7 @@ from crossdock.dataflow.source import SCHEMA
 from crossdock.messagebox.agent import Agent
 from crossdock.receive.intake import Intake
 from crossdock.receive.location import ReceiveLocation
+from crossdock.settings import Settings
 from crossdock.subscription.match import Matcher
 
 TYPES = {
@@ -44,7 +45,7 @@ CONSTANTS = {
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spark]:
     """The one Spark session of the tests."""
-    started = start_spark(tmp_path_factory.mktemp("spark"))
+    started = start_spark(Settings(home=tmp_path_factory.mktemp("spark")))
     yield started
     started.close()
 

@@ -18,6 +18,7 @@ class Settings(BaseSettings):
     database: str = ""
     master: str = ""
     spark_ui: bool = False
+    spark_conf: dict[str, str] = Field(default={}, description="more settings of Spark, as a JSON object")
     purge_suspended_after: timedelta | None = Field(
         default=None, gt=timedelta(0), description="age at which suspended messages are ended; never by default"
     )

@@ -58,5 +58,5 @@ def _postgresql(settings: Settings) -> str:
 
 
 def _spark(settings: Settings) -> str:
-    check_spark(settings.home, master=settings.master)
+    check_spark(settings)
     return f"{version('pyspark')}, {settings.master or 'on this machine'}; ran a job with Python workers"

@@ -1,7 +1,8 @@
 """The runtime: the only place that wires the parts together and runs them in one process.
 
 The main thread keeps the intake; Spark publishes in its own processes; a host instance per host delivers in threads.
-Stopping, also by an error, ends everything that was started.
+`run` does all of it in one process, `receive` and `deliver` each a part of it. Stopping, also by an error, ends everything
+that was started.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import fcntl
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -20,8 +21,8 @@ from typing import IO, Any
 
 from crossdock.application.store import Store
 from crossdock.dataflow.receive import ReceiveFlow
-from crossdock.dataflow.session import start_spark
-from crossdock.errors import HomeInUseError, TransientError, UnavailableError
+from crossdock.dataflow.session import Spark, start_spark
+from crossdock.errors import HomeInUseError, TransientError, UnavailableError, UsageError
 from crossdock.host.instance import HostInstance
 from crossdock.maintenance.schedule import Schedule, all_jobs
 from crossdock.maintenance.schedule import run as run_job
@@ -46,19 +47,50 @@ def run(deployment: Deployment, settings: Settings, *, until_idle: bool, stop: E
     """Deploy and run everything on this machine until `stop` is set or, with `until_idle`, nothing is left to do."""
     with ExitStack() as stack:
         stack.enter_context(_home(settings.home))
-        store = Store(settings)
-        agent = store.open()
-        stack.callback(store.close)
-        agent.create()
-        agent.deploy(deployment)
-        _create_roles(agent, settings)
-        runtime = Runtime(settings, store, agent.statistics(), progress)
-        with ExitStack() as parts:
-            runtime.start(parts)
-            runtime.work(stop, until_idle=until_idle)
-            runtime.report("stopping")
+        store = _opened(stack, settings)
+        store.agent.create()
+        store.agent.deploy(deployment)
+        _create_roles(store.agent, settings)
+        runtime = Runtime(settings, store, progress)
+        _work(runtime, stop, until_idle=until_idle)
         runtime.clean_up()
         return runtime.report("stopped")
+
+
+def receive(settings: Settings, *, stop: Event, progress: Progress) -> Statistics:
+    """Receive for everything that is deployed, until `stop` is set; others deliver."""
+    with ExitStack() as stack:
+        stack.enter_context(_home(settings.home))
+        runtime = Runtime(settings, _opened(stack, settings), progress, hosts=())
+        _work(runtime, stop)
+        return runtime.report("stopped")
+
+
+def deliver(settings: Settings, hosts: Sequence[str], *, stop: Event, progress: Progress) -> Statistics:
+    """One more instance of each of these hosts, until `stop` is set; others receive."""
+    with ExitStack() as stack:
+        store = _opened(stack, settings)
+        unknown = sorted(set(hosts) - set(store.agent.hosts()))
+        if unknown:
+            known = ", ".join(store.agent.hosts()) or "none"
+            raise UsageError(f"There is no host {unknown[0]!r} (there are: {known}).")
+        runtime = Runtime(settings, store, progress, receives=False, hosts=hosts)
+        _work(runtime, stop)
+        return runtime.report("stopped")
+
+
+def _opened(stack: ExitStack, settings: Settings) -> Store:
+    store = Store(settings)
+    store.open()
+    stack.callback(store.close)
+    return store
+
+
+def _work(runtime: Runtime, stop: Event, *, until_idle: bool = False) -> None:
+    with ExitStack() as parts:
+        runtime.start(parts)
+        runtime.work(stop, until_idle=until_idle)
+        runtime.report("stopping")
 
 
 def _create_roles(agent: Agent, settings: Settings) -> None:
@@ -83,7 +115,7 @@ def _home(home: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise HomeInUseError(
-                f"Another `crossdock run` (process {_owner(file)}) is working in {home}. "
+                f"Another `crossdock run` or `pipeline` (process {_owner(file)}) is working in {home}. "
                 "It picks up new files by itself; wait for it, stop it, or use another --home."
             ) from error
         file.truncate(0)
@@ -98,14 +130,24 @@ def _owner(file: IO[str]) -> str:
 
 
 class Runtime:
-    """The running parts of one process."""
+    """The running parts of one process: whether it receives, and the hosts it delivers for, all if none are named."""
 
-    def __init__(self, settings: Settings, store: Store, begin: Statistics, progress: Progress) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        progress: Progress,
+        *,
+        receives: bool = True,
+        hosts: Sequence[str] | None = None,
+    ) -> None:
         self._settings = settings
         self._store = store
         self._agent = store.agent
-        self._begin = begin
+        self._begin = store.agent.statistics()
         self._progress = progress
+        self._receives = receives
+        self._host_names = hosts
         self._jobs = all_jobs(store.agent, purge_suspended_after=settings.purge_suspended_after)
         self._watching = Event()
         self._next_report = 0.0
@@ -116,7 +158,9 @@ class Runtime:
         self._disabled: dict[int, ReceiveLocation] = {}
         self._ports: dict[int, SendPort] = {}
         self._hosts: list[HostInstance] = []
-        self._flow: ReceiveFlow | None = None
+        self._spark: Spark | None = None
+        self._flows: dict[int, ReceiveFlow] = {}
+        self._receiving: dict[int, int] = {}
 
     def start(self, stack: ExitStack) -> None:
         """Start hosts and maintenance, then Spark; `stack` stops them in the opposite order."""
@@ -125,17 +169,38 @@ class Runtime:
         schedule.start()
         stack.callback(schedule.stop)
         self._start_watch(stack)
-        for host_id in self._agent.hosts().values():
-            host = HostInstance(self._agent, host_id, self._service)
-            self._hosts.append(host)
-            host.start()
-            stack.callback(host.stop)
-        self.report("starting Spark")
-        spark = start_spark(self._settings.home, master=self._settings.master, ui=self._settings.spark_ui)
-        stack.callback(spark.close)
-        self._flow = ReceiveFlow(spark, self._agent.database, self._intake.postpone)
-        self._flow.start()
-        stack.callback(self._flow.stop)
+        for name, host_id in self._agent.hosts().items():
+            if self._host_names is None or name in self._host_names:
+                host = HostInstance(self._agent, host_id, self._service)
+                self._hosts.append(host)
+                host.start()
+                stack.callback(host.stop)
+        if self._receives:
+            self.report("starting Spark")
+            self._spark = start_spark(self._settings)
+            stack.callback(self._spark.close)
+            stack.callback(self._stop_flows)
+
+    def _keep_flows(self) -> None:
+        """A query for each host that receives; one that is new begins, one that failed begins again."""
+        assert self._spark is not None
+        hosts = {id_: location.host_id for id_, location in self._locations.items()}
+        moved = any(self._receiving.get(id_, host) != host for id_, host in hosts.items())
+        self._receiving |= hosts
+        for host in set(hosts.values()) - self._flows.keys():
+            flow = ReceiveFlow(self._spark, self._agent.database, host, self._intake.postpone)
+            flow.start()
+            self._flows[host] = flow
+        for flow in self._flows.values():
+            flow.check()
+        if moved or self._intake.stalled:  # there is something to read before what they have read already
+            self._intake.stalled = False
+            for flow in self._flows.values():
+                flow.restart()
+
+    def _stop_flows(self) -> None:
+        for flow in self._flows.values():
+            flow.stop()
 
     def work(self, stop: Event, *, until_idle: bool) -> None:
         """Rounds of the intake until there is a reason to end."""
@@ -151,10 +216,11 @@ class Runtime:
 
     def _round(self) -> bool:
         """List, remove, look; True if nothing is left to do."""
-        assert self._flow is not None
         self._refresh()
-        new = self._intake.round(self._locations, self._disabled)
-        self._flow.check()
+        new = 0
+        if self._receives:
+            new = self._intake.round(self._locations, self._disabled)
+            self._keep_flows()
         for host in self._hosts:
             host.check()
         if new or self._intake.incomplete or not self._idle():

@@ -71,6 +71,32 @@ def run(
 
 
 @app.command()
+def pipeline(home: Home = None, database: Database = None, master: Master = None) -> None:
+    """Receive for everything that is deployed until Ctrl-C, in a process of its own; `crossdock host` delivers."""
+    from crossdock.application.runtime import receive
+    from crossdock.cli.output import progress
+
+    settings = _existing(_settings(home=home, database=database, master=master))
+    with progress() as show:
+        receive(settings, stop=_stop_on_signals(), progress=show)
+
+
+@app.command()
+def host(
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Hosts, as `get hosts` shows them.")],
+    home: Home = None,
+    database: Database = None,
+) -> None:
+    """Run one more instance of a host until Ctrl-C, in a process of its own; instances share the queue."""
+    from crossdock.application.runtime import deliver
+    from crossdock.cli.output import progress
+
+    settings = _existing(_settings(home=home, database=database))
+    with progress() as show:
+        deliver(settings, names, stop=_stop_on_signals(), progress=show)
+
+
+@app.command()
 def get(
     what: Annotated[str, typer.Argument(metavar="ports|locations|subscriptions|suspended|hosts", help="What to list.")],
     home: Home = None,

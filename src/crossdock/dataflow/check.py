@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
 
 from crossdock.dataflow.session import start_spark
 from crossdock.errors import UnavailableError
+from crossdock.settings import Settings
 
 
-def check_spark(home: Path, *, master: str = "") -> None:
+def check_spark(settings: Settings) -> None:
     """Start Spark, run one pass through Python workers, stop it. Raises UnavailableError if any of it fails."""
-    spark = start_spark(home, master=master)
+    spark = start_spark(settings)
     try:
         if spark.session.range(100).mapInArrow(_same, "id BIGINT").count() != 100:
             raise UnavailableError(f"Spark runs but its Python workers lose rows; see {spark.log}")

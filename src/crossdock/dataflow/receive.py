@@ -52,10 +52,11 @@ Unreadable = Callable[[int, bytes, str], None]
 class ReceiveFlow:
     """The query of one receive host. `unreadable` hears of sources that could not be read."""
 
-    def __init__(self, spark: Spark, database: str, unreadable: Unreadable) -> None:
+    def __init__(self, spark: Spark, database: str, host: int, unreadable: Unreadable) -> None:
         self._spark = spark
         self._database = database
-        self._checkpoint = spark.folder / "checkpoint"
+        self._host = host
+        self._checkpoint = spark.folder / f"checkpoint-{host}"
         self._index_folder = spark.folder / "index"
         self._unreadable = unreadable
         self._query: StreamingQuery | None = None
@@ -66,7 +67,8 @@ class ReceiveFlow:
         shutil.rmtree(self._checkpoint, ignore_errors=True)
         session = self._spark.session
         session.dataSource.register(IntakeSource)
-        ranges = session.readStream.format("crossdock_intake").option("databaseSecret", self._database).load()
+        source = session.readStream.format("crossdock_intake")
+        ranges = source.option("databaseSecret", self._database).option("host", str(self._host)).load()
         outcomes = ranges.mapInArrow(receive_ranges(self._database, self._index_folder), _OUTCOME)
         self._query = (
             outcomes.writeStream.foreachBatch(self._record)
@@ -91,6 +93,11 @@ class ReceiveFlow:
             reason = str(problem).strip().splitlines()[0][:300]
             raise UnavailableError(f"Receiving keeps failing; see {self._spark.log}: {reason}")
         logger.warning("Receiving failed and starts again; see %s", self._spark.log)
+        self.start()
+
+    def restart(self) -> None:
+        """Begin again at the start of the ledger."""
+        self.stop()
         self.start()
 
     def stop(self) -> None:

@@ -22,6 +22,7 @@ from pyspark.sql import SparkSession
 
 from crossdock.dataflow.java import Java, find_java
 from crossdock.errors import UnavailableError
+from crossdock.settings import Settings
 
 _TASK_ATTEMPTS = 4
 _STOP_SECONDS = 20
@@ -66,18 +67,21 @@ class Spark:
         _unlink(self.link)
 
 
-def start_spark(home: Path, *, master: str = "", ui: bool = False) -> Spark:
-    """Start Spark with its files under `home`. Raises UnavailableError if it does not come up."""
-    real = home.resolve() / "spark"
+def start_spark(settings: Settings) -> Spark:
+    """Start Spark with its files under the home. Raises UnavailableError if it does not come up."""
+    real = settings.home.resolve() / "spark"
     real.mkdir(parents=True, exist_ok=True)
     folder, link = _plain(real)
     java = find_java(folder / "java")
     log = _prepare_log(real)
     (folder / "log4j2.properties").write_text(_LOGGING)
-    os.environ |= {"JAVA_HOME": str(java.home), "PYSPARK_PYTHON": sys.executable}
+    os.environ["JAVA_HOME"] = str(java.home)
+    if not settings.master:  # on a cluster its machines may have their Python elsewhere
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.pop("SPARK_HOME", None)  # another Spark's scripts would not fit the pyspark that is imported
     conf = SparkConf(loadDefaults=False)
-    for name, value in _configuration(folder, master, ui=ui).items():
+    for name, value in (_configuration(folder, settings) | settings.spark_conf).items():
         conf.set(name, value)
     interrupt = signal.getsignal(signal.SIGINT)
     try:
@@ -117,7 +121,8 @@ def _unlink(link: Path | None) -> None:
         shutil.rmtree(link.parent, ignore_errors=True)
 
 
-def _configuration(folder: Path, master: str, *, ui: bool) -> dict[str, str]:
+def _configuration(folder: Path, settings: Settings) -> dict[str, str]:
+    master = settings.master
     local = {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
@@ -128,7 +133,7 @@ def _configuration(folder: Path, master: str, *, ui: bool) -> dict[str, str]:
         # Several attempts for each task, so that a killed Python worker does not end the query.
         "spark.master": master or f"local[{os.cpu_count() or 2},{_TASK_ATTEMPTS}]",
         **({} if master else local),
-        "spark.ui.enabled": str(ui).lower(),
+        "spark.ui.enabled": str(settings.spark_ui).lower(),
         "spark.ui.showConsoleProgress": "false",
         # The work is done in Python and PostgreSQL: quick compilation halves the time to start.
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"

@@ -1,4 +1,6 @@
-"""The Spark source of the bulk lane: ranges of the intake ledger. The offset is a ledger sequence and nothing else.
+"""The Spark source of the bulk lane: ranges of the intake ledger, of one receive host.
+
+The offset is a ledger sequence and nothing else.
 
 Planning a batch that has begun raises if the ledger cannot be read; the query ends and is started again.
 """
@@ -43,7 +45,7 @@ class IntakeSource(DataSource):
         return "sequence BIGINT NOT NULL, location_id INT NOT NULL, identity BINARY NOT NULL, size BIGINT NOT NULL"
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: ARG002, N802 - Spark's signature
-        return IntakeReader(str(self.options["databaseSecret"]))
+        return IntakeReader(str(self.options["databaseSecret"]), int(self.options["host"]))
 
 
 class IntakeRange(InputPartition):
@@ -56,13 +58,14 @@ class IntakeRange(InputPartition):
 class IntakeReader(DataSourceStreamReader):
     """Plans micro-batches from the ledger."""
 
-    def __init__(self, database: str) -> None:
+    def __init__(self, database: str, host: int) -> None:
         self._database = database
+        self._host = host
         self._agent: Agent | None = None
 
-    def __reduce__(self) -> tuple[type[IntakeReader], tuple[str]]:
+    def __reduce__(self) -> tuple[type[IntakeReader], tuple[str, int]]:
         """Travels to the executors without its connection."""
-        return IntakeReader, (self._database,)
+        return IntakeReader, (self._database, self._host)
 
     @property
     def agent(self) -> Agent:
@@ -75,14 +78,16 @@ class IntakeReader(DataSourceStreamReader):
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: ARG002, N802
         try:
-            end = self.agent.next_intake_offset(start["sequence"], items=ITEMS_PER_BATCH, size=BYTES_PER_BATCH)
+            end = self.agent.next_intake_offset(
+                start["sequence"], items=ITEMS_PER_BATCH, size=BYTES_PER_BATCH, host=self._host
+            )
         except CrossdockError as error:
             logger.warning("The ledger cannot be read: %s", error)
             return start
         return {"sequence": end}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        items = self.agent.read_intake(start["sequence"], end["sequence"])
+        items = self.agent.read_intake(start["sequence"], end["sequence"], host=self._host)
         return [IntakeRange(share) for share in shares(items, PARTITIONS_PER_BATCH)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -24,13 +24,13 @@ class Ledger(Database):
         }
         return len(self._rows("list_intake", parameters)) if items else 0
 
-    def next_intake_offset(self, start: int, *, items: int, size: int) -> int:
-        """The ledger sequence up to which the next batch reads; `start` if there is nothing."""
-        [(end,)] = self._rows("next_intake_offset", {"start": start, "items": items, "bytes": size})
+    def next_intake_offset(self, start: int, *, items: int, size: int, host: int | None = None) -> int:
+        """The ledger sequence up to which the next batch reads, of one host or of all; `start` if there is nothing."""
+        [(end,)] = self._rows("next_intake_offset", {"start": start, "items": items, "bytes": size, "host": host})
         return start if end is None else int(end)
 
-    def read_intake(self, start: int, end: int) -> list[IntakeItem]:
-        return [IntakeItem(*row) for row in self._rows("read_intake", {"start": start, "end": end})]
+    def read_intake(self, start: int, end: int, *, host: int | None = None) -> list[IntakeItem]:
+        return [IntakeItem(*row) for row in self._rows("read_intake", {"start": start, "end": end, "host": host})]
 
     def intake_progress(self, sequence: int) -> tuple[int, int]:
         """How far a large source is published: (where its next range begins, how many messages came before)."""
@@ -46,11 +46,16 @@ class Ledger(Database):
         if sequences:
             self._run("forget_intake", {"sequence": list(sequences)})
 
-    def abandon_intake(self, sequences: Sequence[int]) -> None:
-        """Not to be read, or not now: delete the ledger rows, except of what somebody published meanwhile."""
+    def abandon_intake(self, sequences: Sequence[int]) -> bool:
+        """Not to be read, or not now: delete the ledger rows, except of what somebody published meanwhile.
+
+        Gives whether any of them stay because a part of them is published: they have to go on under the same number.
+        """
         if not sequences:
-            return
+            return False
         with self._connection() as connection, connection.transaction():
             # Lock, then look: the second statement sees what a publisher committed while the first one waited.
             connection.execute("SELECT FROM intake WHERE sequence = ANY(%s) FOR UPDATE", [list(sequences)])
             connection.execute(statement("abandon_intake"), {"sequence": list(sequences)})
+            row = connection.execute(statement("partly_published"), {"sequence": list(sequences)}).fetchone()
+        return row is not None and bool(row[0])

@@ -29,7 +29,7 @@ class Ledger(Protocol):
     def list_intake(self, items: Sequence[tuple[int, bytes, int]]) -> int: ...
     def settled_intake(self, *, after: int, limit: int = 1000) -> list[tuple[int, int, bytes]]: ...
     def forget_intake(self, sequences: Sequence[int]) -> None: ...
-    def abandon_intake(self, sequences: Sequence[int]) -> None: ...
+    def abandon_intake(self, sequences: Sequence[int]) -> bool: ...
 
 
 @dataclass(slots=True)
@@ -46,11 +46,15 @@ class _BackOff:
 
 @dataclass(slots=True)
 class Intake:
-    """One process's view of the sources. `round()` does everything there is to do now."""
+    """One process's view of the sources. `round()` does everything there is to do now.
+
+    `stalled`: a source that is published in part can be tried again, and whoever reads the ledger has gone past it.
+    """
 
     ledger: Ledger
     clock: Callable[[], float] = time.monotonic
     incomplete: int = 0
+    stalled: bool = False
     _known: dict[int, set[bytes]] = field(default_factory=dict)
     _failing: dict[int, _BackOff] = field(default_factory=dict)
     _postponed: dict[int, _BackOff] = field(default_factory=dict)
@@ -98,7 +102,7 @@ class Intake:
     def _retry_postponed(self) -> None:
         # A copy: Spark's sink postpones from a thread of its own.
         due = [sequence for sequence, back_off in list(self._postponed.items()) if back_off.until <= self.clock()]
-        self.ledger.abandon_intake(due)
+        self.stalled |= self.ledger.abandon_intake(due)
         for sequence in due:
             self._postponed.pop(sequence, None)
         if due or self.clock() >= self._list_all_at:

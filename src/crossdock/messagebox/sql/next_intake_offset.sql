@@ -7,6 +7,7 @@ WITH following AS (
       FROM (SELECT sequence, size
               FROM intake
              WHERE sequence > %(start)s
+               AND (%(host)s::smallint IS NULL OR location_id IN (SELECT id FROM receive_location WHERE host_id = %(host)s))
              ORDER BY sequence
              LIMIT %(items)s) AS nearest
 )
