@@ -1,7 +1,7 @@
 """The runtime: the only place that wires the parts together and runs them in one process.
 
 The main thread keeps the intake; Spark publishes in its own processes; a host instance per host delivers in threads.
-`run` does all of it in one process, `receive` and `deliver` each a part of it. Stopping, also by an error, ends everything
+`run` does all of it in one process, `receive` and `deliver` each a part. Stopping, also by an error, ends everything
 that was started.
 """
 
