@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from crossdock.adapter.file import FileReceiveAdapter
-from crossdock.adapter.registry import receive_adapter
+from crossdock.adapter.registry import printable_address, receive_adapter
 from crossdock.errors import ApplicationError
 
 SQL = {"query": "SELECT 1 AS id", "key": "id", "done": "SELECT :key"}
@@ -76,6 +76,11 @@ def test_wrong_declaration_is_refused_in_one_sentence(kind: str, options: dict[s
 
     assert problem in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+def test_address_is_shown_without_its_password() -> None:
+    assert printable_address("file", "in/*.json") == "in/*.json"
+    assert printable_address("sql", "postgresql://me:secret@db:5433/shop?sslkey=x") == "postgresql://db:5433/shop"
 
 
 def test_sqlalchemy_is_imported_only_when_it_is_needed() -> None:

@@ -134,6 +134,20 @@ def test_file_left_aside_by_a_process_that_died_comes_back(folder: Path) -> None
     assert [adapter.name(source.identity) for source in adapter.list().ready] == [str(folder / "a.json")]
 
 
+def test_file_left_aside_that_cannot_come_back_is_worth_another_try(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old_file(folder / ".crossdock-settled-123-a.json", b"first")
+    adapter = FileReceiveAdapter(str(folder / "*.json"), clock=lambda: time.time() + 120)
+
+    def refuse(*_: Any) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    with pytest.raises(TransientError, match="cannot be listed: Operation not permitted"):
+        adapter.list()
+
+
 def test_acknowledging_finishes_what_a_process_that_died_began(folder: Path) -> None:
     adapter = receiving(folder)
     path = old_file(folder / "a.json", b"first")

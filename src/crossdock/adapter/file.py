@@ -80,8 +80,7 @@ class FileReceiveAdapter:
         young: dict[bytes, float] = {}
         incomplete = 0
         for entry in self._entries():
-            status = self._status(entry)
-            if status is None:
+            if (status := self._status(entry)) is None:
                 continue
             identity = identity_of(os.fsencode(entry.path), status)
             if self._complete(identity, status.st_mtime_ns / 1e9, young):
@@ -155,6 +154,10 @@ class FileReceiveAdapter:
             status = entry.stat(follow_symlinks=False)
         except FileNotFoundError:
             return None
+        except OSError as error:
+            raise TransientError(
+                f"file {printable_path(Path(entry.path))} cannot be listed: {error.strerror}"
+            ) from error
         return status if self._minimum_size <= status.st_size <= self._maximum_size else None
 
     def _complete(self, identity: bytes, modified: float, young: dict[bytes, float]) -> bool:

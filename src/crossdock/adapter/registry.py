@@ -25,6 +25,15 @@ def receive_adapter(kind: str, address: str, options: Mapping[str, Any]) -> Rece
     return build(address, given)
 
 
+def printable_address(kind: str, address: str) -> str:
+    """The address without a password, for people, logs and message contexts."""
+    if kind != "sql":
+        return address
+    from crossdock.adapter import sql
+
+    return sql.printable_address(address)
+
+
 class _Options(BaseModel):
     """Options that are not given keep the default of the adapter."""
 

@@ -58,7 +58,7 @@ class SqlReceiveAdapter:
         limit: int = ROWS_PER_LISTING,
     ) -> None:
         url = _url(address)
-        self.address = _shown(url)
+        self.address = _printable(url)
         self._secrets = _secrets(url)
         self._file = _database_file(url)
         self._key, self._version = key, version
@@ -173,9 +173,7 @@ class SqlReceiveAdapter:
         """A transaction that is rolled back unless it is committed; `alone`: no row it read may change before that."""
         if self._file is not None and not self._file.exists():  # to connect would make an empty one
             raise TransientError(f"{self.address} cannot be reached: there is no such file")
-        with self._explained("it cannot be reached"):
-            connection = self._engine.connect()
-        with connection:
+        with self._explained("it cannot be reached"), self._engine.connect() as connection:
             if alone:
                 self._begin_alone(connection)
             yield connection
@@ -199,6 +197,11 @@ class SqlReceiveAdapter:
                 reason = reason.replace(secret, "***")
             # Not chained: the driver's own error may hold the password.
             raise TransientError(f"{self.address}: {problem}: {' '.join(reason.split())}") from None
+
+
+def printable_address(address: str) -> str:
+    """Where the database is; not who reads it, nor with which options, which may hold a password."""
+    return _printable(_url(address))
 
 
 def _key(identity: bytes) -> Any:
@@ -232,8 +235,7 @@ def _engine(url: URL) -> Engine:
         ) from None
 
 
-def _shown(url: URL) -> str:
-    """Where the database is; not who reads it, nor with which options, which may hold a password."""
+def _printable(url: URL) -> str:
     options = {name: value for name, value in url.query.items() if name in ("host", "port")}
     place = URL.create(url.get_backend_name(), host=url.host, port=url.port, database=url.database, query=options)
     return place.render_as_string(hide_password=True)
