@@ -93,6 +93,10 @@ def test_file_that_changed_or_vanished_since_it_was_listed_reads_as_nothing(fold
     path.unlink()
     assert adapter.read(source.identity) is None
     adapter.acknowledge(source.identity)
+    path.mkdir()
+    assert adapter.read(source.identity) is None
+    adapter.acknowledge(source.identity)
+    assert path.is_dir()
 
 
 def test_acknowledging_leaves_a_file_of_the_same_name_with_new_content(folder: Path) -> None:

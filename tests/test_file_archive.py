@@ -95,6 +95,25 @@ def test_archive_that_cannot_be_written_leaves_the_file_for_another_try(folder: 
     assert (archive / "a.json").read_bytes() == b"first"
 
 
+def test_archive_that_vanishes_in_the_middle_leaves_the_file_for_another_try(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    adapter, archive, identity = archiving(folder)
+    link = os.link
+
+    def vanish(source: Any, target: Any) -> None:
+        archive.rmdir()
+        link(source, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "link", vanish)
+        with pytest.raises(TransientError, match="No such file or directory"):
+            adapter.acknowledge(identity)
+    adapter.acknowledge(identity)
+
+    assert (archive / "a.json").read_bytes() == b"first"
+
+
 def without_links(monkeypatch: pytest.MonkeyPatch) -> None:
     """No links between folders, as between two file systems."""
     link = os.link

@@ -99,12 +99,16 @@ class FileReceiveAdapter:
                 return None
             raise TransientError(f"file {self.name(identity)} cannot be read: {error.strerror}") from error
         try:
-            with os.fdopen(descriptor, "rb") as file:
-                content = file.read() if identity_of(path, os.fstat(descriptor)) == identity else None
-                # Still the same after reading: nobody wrote to it meanwhile.
-                return content if identity_of(path, os.fstat(descriptor)) == identity else None
+            if identity_of(path, os.fstat(descriptor)) != identity:
+                return None
+            with os.fdopen(descriptor, "rb", closefd=False) as file:
+                content = file.read()
+            # Still the same after reading: nobody wrote to it meanwhile.
+            return content if identity_of(path, os.fstat(descriptor)) == identity else None
         except OSError as error:
             raise TransientError(f"file {self.name(identity)} cannot be read: {error.strerror}") from error
+        finally:
+            os.close(descriptor)
 
     def acknowledge(self, identity: bytes) -> None:
         """Remove the file or move it to the archive; a file of the same name put there meanwhile stays."""

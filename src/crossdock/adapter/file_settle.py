@@ -26,7 +26,7 @@ def identity_of(path: bytes, status: os.stat_result) -> bytes:
 
 
 def path_of(identity: bytes) -> bytes:
-    return identity.split(b":", 3)[3]
+    return identity.split(b":", 3)[-1]  # also of an identity from elsewhere, which then fits no file
 
 
 def settle(identity: bytes, target: bytes | None) -> None:
@@ -137,7 +137,7 @@ def _link(file: bytes, target: bytes) -> None:
     try:
         os.link(file, target)
     except FileExistsError:
-        if not os.path.samestat(os.lstat(file), os.lstat(target)) and not _is_copy(file, target):
+        if not _is_it(file, target):
             raise
         Path(os.fsdecode(temporary)).unlink(missing_ok=True)
     except OSError as error:
@@ -167,8 +167,8 @@ def _write_copy(file: bytes, copy: BinaryIO) -> None:
     os.fsync(copy.fileno())
 
 
-def _is_copy(file: bytes, target: bytes) -> bool:
-    """The same name, time and content: what a process that died had archived."""
+def _is_it(file: bytes, target: bytes) -> bool:
+    """The same name, time and content, be it a link or a copy: what a process that died had archived."""
     mine, theirs = os.lstat(file), os.lstat(target)
     alike = (mine.st_mtime_ns, mine.st_size) == (theirs.st_mtime_ns, theirs.st_size)
     return alike and filecmp.cmp(file, target, shallow=False)

@@ -27,7 +27,6 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
-from sqlalchemy.types import NullType
 
 from crossdock.adapter.contract import Listing, Source
 from crossdock.adapter.sql_value import as_document, json_as_it_is, key_from_bytes, key_to_bytes
@@ -69,7 +68,7 @@ class SqlReceiveAdapter:
         rows: Select[Any] = select(literal_column("*")).select_from(text(lines).columns().subquery("source"))
         self._listed = rows.order_by(column(key)).limit(limit)
         # Without a type the database decides what the key is compared as: a text may be an enum there, or padded.
-        self._read = rows.where(column(key).in_(bindparam("keys", expanding=True, type_=NullType())))
+        self._read = rows.where(column(key).in_(bindparam("keys", expanding=True)))
         # The ledger knows sources by identity alone, and two tables may have the same keys.
         self._place = sha256("\0".join((self.address, key, done)).encode()).hexdigest()[:16].encode()
         self._engine = _engine(url)
@@ -106,6 +105,8 @@ class SqlReceiveAdapter:
                 self._mark(connection, self._found(connection, identities[start : start + _ROWS_AT_A_TIME]))
 
     def name(self, identity: bytes) -> str:
+        if not identity.startswith(self._place):  # listed when the location had another adapter or address
+            return identity.decode("utf-8", "backslashreplace")
         return self._named(_key(identity))
 
     def _named(self, key: Any) -> str:

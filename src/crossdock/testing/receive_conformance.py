@@ -153,6 +153,18 @@ class ReceiveAdapterConformance(ABC):
         self.make_adapter().acknowledge(source.identity)
         assert self.present() == 0
 
+    @pytest.mark.parametrize("identity", [b"elsewhere", b"1:2:3:/nowhere/a.json", b"\xff:\xff:\xff"])
+    def test_identity_from_elsewhere_reads_as_nothing(self, identity: bytes) -> None:
+        """The location may have had another adapter or address when the source was listed."""
+        content = self.put("1", "first")
+        adapter = self.make_adapter()
+
+        adapter.acknowledge(identity)
+
+        assert adapter.read(identity) is None
+        assert isinstance(adapter.name(identity), str)
+        assert adapter.read(self._only().identity) == content
+
     def test_name_is_text_that_tells_sources_apart(self) -> None:
         self.put("1", "first")
         self.put("2", "second")
