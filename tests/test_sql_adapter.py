@@ -202,6 +202,21 @@ def test_statement_that_leaves_the_row_in_the_query_is_undone(folder: Path, orde
     assert orders.execute("SELECT item FROM orders WHERE id = 1").fetchall() == [("one",)]
 
 
+@pytest.mark.usefixtures("orders")
+@pytest.mark.parametrize("mended", [DONE, "DELETE FROM orders WHERE id = :key"])
+def test_row_is_the_same_source_after_the_statement_was_mended(folder: Path, mended: str) -> None:
+    wrong = receiving(folder, done="UPDATE orders SET sent = 0 WHERE id = :key")
+    listed = wrong.list().ready
+    with pytest.raises(TransientError, match="the query still gives the row afterwards"):
+        wrong.acknowledge(listed[0].identity)
+
+    adapter = receiving(folder, done=mended)
+
+    assert adapter.list().ready == listed
+    adapter.acknowledge(listed[0].identity)
+    assert adapter.list().ready == listed[1:]
+
+
 def test_statement_that_fails_is_worth_another_try(folder: Path, orders: sqlite3.Connection) -> None:
     adapter = receiving(folder)
     identity = adapter.list().ready[0].identity

@@ -5,6 +5,7 @@ A row is known by its key and by its version, or else by its content, so that a 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
@@ -69,8 +70,9 @@ class SqlReceiveAdapter:
         self._listed = rows.order_by(column(key)).limit(limit)
         # Without a type the database decides what the key is compared as: a text may be an enum there, or padded.
         self._read = rows.where(column(key).in_(bindparam("keys", expanding=True)))
-        # The ledger knows sources by identity alone, and two tables may have the same keys.
-        self._place = sha256("\0".join((self.address, key, done)).encode()).hexdigest()[:16].encode()
+        # The ledger knows sources by identity alone, and two tables may have the same keys. Statements are left out:
+        # what was published while `done` was wrong must still be known once it is mended.
+        self._place = sha256("\0".join((self.address, _table(done), key)).encode()).hexdigest()[:16].encode()
         self._engine = _engine(url)
 
     def list(self) -> Listing:
@@ -246,6 +248,12 @@ def _secrets(url: URL) -> Sequence[str]:
     options = [str(value) for name, value in url.query.items() if "pass" in name.lower() or "pwd" in name.lower()]
     plain = [secret for secret in (url.password, *options) if secret]
     return sorted({*plain, *map(quote, plain), *map(quote_plus, plain)}, key=len, reverse=True)
+
+
+def _table(done: str) -> str:
+    """What the statement changes, as far as can be told."""
+    found = re.search(r"\b(?:UPDATE|FROM|INTO)\s+([^\s(;]+)", done, re.IGNORECASE)
+    return found[1] if found else ""
 
 
 def _database_file(url: URL) -> Path | None:
