@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -24,8 +26,13 @@ def old_file(path: Path, content: bytes = b"{}") -> Path:
     return path
 
 
-def receiving(folder: Path, mask: str = "*.json") -> FileReceiveAdapter:
-    return FileReceiveAdapter(str(folder / mask))
+def receiving(folder: Path, mask: str = "*.json", **options: Any) -> FileReceiveAdapter:
+    return FileReceiveAdapter(str(folder / mask), **options)
+
+
+def names(adapter: FileReceiveAdapter) -> list[str]:
+    """What is listed, below the folder."""
+    return sorted(adapter.name(s.identity).removeprefix(f"{adapter.folder}/") for s in adapter.list().ready)
 
 
 def a_message(body: bytes = b"hello", written: dict[str, Value] | None = None) -> Message:
@@ -86,6 +93,10 @@ def test_file_that_changed_or_vanished_since_it_was_listed_reads_as_nothing(fold
     path.unlink()
     assert adapter.read(source.identity) is None
     adapter.acknowledge(source.identity)
+    path.mkdir()
+    assert adapter.read(source.identity) is None
+    adapter.acknowledge(source.identity)
+    assert path.is_dir()
 
 
 def test_acknowledging_leaves_a_file_of_the_same_name_with_new_content(folder: Path) -> None:
@@ -127,6 +138,20 @@ def test_file_left_aside_by_a_process_that_died_comes_back(folder: Path) -> None
     assert [adapter.name(source.identity) for source in adapter.list().ready] == [str(folder / "a.json")]
 
 
+def test_file_left_aside_that_cannot_come_back_is_worth_another_try(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old_file(folder / ".crossdock-settled-123-a.json", b"first")
+    adapter = FileReceiveAdapter(str(folder / "*.json"), clock=lambda: time.time() + 120)
+
+    def refuse(*_: Any) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    with pytest.raises(TransientError, match="cannot be listed: Operation not permitted"):
+        adapter.list()
+
+
 def test_acknowledging_finishes_what_a_process_that_died_began(folder: Path) -> None:
     adapter = receiving(folder)
     path = old_file(folder / "a.json", b"first")
@@ -136,6 +161,78 @@ def test_acknowledging_finishes_what_a_process_that_died_began(folder: Path) -> 
     adapter.acknowledge(source.identity)
 
     assert list(folder.iterdir()) == []
+
+
+def test_name_too_long_to_be_moved_aside_is_removed_and_acknowledged_twice(folder: Path) -> None:
+    old_file(folder / ("a" * 245 + ".json"))
+    adapter = receiving(folder)
+    [source] = adapter.list().ready
+
+    adapter.acknowledge(source.identity)
+    adapter.acknowledge(source.identity)
+
+    assert list(folder.iterdir()) == []
+
+
+def test_files_in_folders_below_are_found_on_request_but_not_through_links(folder: Path) -> None:
+    inbound, elsewhere = folder / "in", folder / "elsewhere"
+    (inbound / "deep" / "er").mkdir(parents=True)
+    (inbound / ".hidden").mkdir()
+    elsewhere.mkdir()
+    for path in (inbound, inbound / "deep", inbound / "deep" / "er", inbound / ".hidden", elsewhere):
+        old_file(path / "a.json")
+    (inbound / "linked").symlink_to(elsewhere)
+    (inbound / "deep" / "link.json").symlink_to(elsewhere / "a.json")
+
+    assert names(receiving(inbound)) == ["a.json"]
+    assert names(receiving(inbound, subfolders=True)) == ["a.json", "deep/a.json", "deep/er/a.json"]
+
+
+@pytest.mark.parametrize("replaced", ["in/deep", "in/deep/a.json"])
+def test_link_that_took_the_place_of_what_was_listed_is_not_followed(folder: Path, replaced: str) -> None:
+    (folder / "in" / "deep").mkdir(parents=True)
+    old_file(folder / "in" / "deep" / "a.json")
+    adapter = receiving(folder / "in", subfolders=True)
+    [source] = adapter.list().ready
+
+    (folder / replaced).rename(folder / "moved")
+    (folder / replaced).symlink_to(folder / "moved")
+
+    assert adapter.read(source.identity) is None
+    assert names(adapter) == []
+
+
+def test_folder_below_that_cannot_be_read_is_reported_once_and_the_others_are_listed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("open", "closed"):
+        (folder / name).mkdir()
+        old_file(folder / name / "a.json")
+    scandir = os.scandir
+
+    def refuse(path: str) -> Any:
+        if path.endswith("closed"):
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    adapter = receiving(folder, subfolders=True)
+
+    assert names(adapter) == names(adapter) == ["open/a.json"]
+    assert [record.getMessage() for record in caplog.records] == [
+        f"Folder {folder}/closed cannot be read and is left out: Permission denied"
+    ]
+
+
+def test_files_outside_the_sizes_are_left_alone(folder: Path) -> None:
+    for size in range(5):
+        old_file(folder / f"{size}.json", b"x" * size)
+
+    listing = receiving(folder, minimum_size=1, maximum_size=3).list()
+
+    assert [source.size for source in sorted(listing.ready, key=lambda source: source.size)] == [1, 2, 3]
+    assert listing.incomplete == 0
+    assert len(names(receiving(folder))) == 5
 
 
 def test_message_is_written_whole_into_folders_that_are_made(folder: Path) -> None:

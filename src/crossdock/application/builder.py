@@ -137,6 +137,16 @@ class ReceivePort:
         self._locations.append({"adapter": "file", "address": address, "pipeline": pipeline, **options})
         return self
 
+    def sql(
+        self, address: str, *, query: str, key: str, done: str, pipeline: str = "json", **options: Any
+    ) -> ReceivePort:
+        """Read the rows that `query` gives, each as a JSON object, and run `done` for those that are published."""
+        adapter = {"query": query, "key": key, "done": done, **options.pop("options", {})}
+        self._locations.append(
+            {"adapter": "sql", "address": address, "pipeline": pipeline, "options": adapter, **options}
+        )
+        return self
+
     def declared(self) -> dict[str, Any]:
         return {"name": self.name, "locations": self._locations, **self._options}
 

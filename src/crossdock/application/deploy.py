@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
+from crossdock.adapter.registry import receive_adapter
 from crossdock.application.model import ApplicationModel, LocationModel, ReceivePortModel, SendPortModel
 from crossdock.application.pipelines import Pipelines
 from crossdock.errors import ApplicationError, FilterError
@@ -61,12 +63,25 @@ def _location(port: ReceivePortModel, location: LocationModel, pipelines: Pipeli
         name=location.name,
         port=port.name,
         adapter=location.adapter,
-        address=_mask(folder, location),
+        address=_mask(folder, location) if location.adapter == "file" else location.address,
+        options=_options(folder, location),
         pipeline=pipelines.of(port, location),
         labels=tuple(location.labels),
         route_failures=port.failed_messages == "route",
     )
+    try:
+        receive_adapter(definition.adapter, definition.address, definition.options)
+    except ApplicationError as error:
+        raise ApplicationError(f"receive location {location.name!r}: {error}") from error
     return DeployedLocation(location.name, location.host, definition.model_dump(mode="json"))
+
+
+def _options(folder: Path, location: LocationModel) -> dict[str, Any]:
+    """As they are, with the folder of an archive where it really is."""
+    archive = location.options.get("archive")
+    if location.adapter != "file" or not isinstance(archive, str):
+        return location.options
+    return {**location.options, "archive": str((folder / archive).resolve())}
 
 
 def _port(port: SendPortModel, registry: PropertyRegistry, folder: Path) -> DeployedPort:

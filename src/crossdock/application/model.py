@@ -74,8 +74,9 @@ class LocationModel(Model):
     """Where a receive port finds its sources. `pipeline`: json, xml, flat, passthrough, or one that is declared."""
 
     name: Name
-    adapter: Literal["file"]
+    adapter: str = Field(min_length=1)
     address: str = Field(min_length=1)
+    options: dict[str, Any] = {}
     pipeline: str = Field(min_length=1)
     schema_: str | list[str] | None = Field(default=None, alias="schema")
     decode: list[str] = []

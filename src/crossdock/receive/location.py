@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
 from crossdock.adapter.contract import RangedReceiveAdapter, ReceiveAdapter
-from crossdock.adapter.file import FileReceiveAdapter
+from crossdock.adapter.registry import printable_address, receive_adapter
 from crossdock.errors import DocumentError, PromotionError, TransientError
 from crossdock.message.context import Context
 from crossdock.message.message import Message, MessageId, Part, message_id
@@ -39,29 +39,31 @@ class LocationDefinition(BaseModel):
     model_config = ConfigDict(frozen=True)
     name: str
     port: str
-    adapter: Literal["file"]
+    adapter: str
     address: str
     pipeline: PipelineDefinition
+    options: Mapping[str, Any] = {}
     labels: tuple[str, ...] = ()
     route_failures: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ReceiveLocation:
-    """A location at work."""
+    """A location at work. `address` is the one to show: without passwords."""
 
     id: int
     host_id: int
     definition: LocationDefinition
     adapter: ReceiveAdapter
     pipeline: ReceivePipeline
+    address: str
 
     @classmethod
     def from_definition(cls, id_: int, host_id: int, stored: Mapping[str, Any]) -> ReceiveLocation:
         definition = LocationDefinition.model_validate(stored)
-        return cls(
-            id_, host_id, definition, FileReceiveAdapter(definition.address), receive_pipeline(definition.pipeline)
-        )
+        adapter = receive_adapter(definition.adapter, definition.address, definition.options)
+        address = printable_address(definition.adapter, definition.address)
+        return cls(id_, host_id, definition, adapter, receive_pipeline(definition.pipeline), address)
 
     def receive(self, item: IntakeItem, box: int) -> Interchange | None:
         """Read a source and run the pipeline; None if it vanished or changed since it was listed."""
@@ -178,7 +180,7 @@ class ReceiveLocation:
     ) -> Message:
         received: dict[str, Value] = {
             "BTS.ReceivePortName": self.definition.port,
-            "BTS.InboundTransportLocation": self.definition.address,
+            "BTS.InboundTransportLocation": self.address,
             "BTS.InboundTransportType": self.definition.adapter.upper(),
             "BTS.InterchangeSequenceNumber": position + 1,
             "BTS.LastInterchangeMessage": last,
@@ -205,7 +207,7 @@ class ReceiveLocation:
             "ErrorReport.FailureCode": "receive",
             "ErrorReport.FailureCategory": 0,
             "ErrorReport.ReceivePortName": self.definition.port,
-            "ErrorReport.InboundTransportLocation": self.definition.address,
+            "ErrorReport.InboundTransportLocation": self.address,
         }
         return report if document.type is None else {**report, "ErrorReport.MessageType": document.type}
 

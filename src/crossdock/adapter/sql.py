@@ -1,0 +1,273 @@
+"""Rows of a database as sources: a query finds them, and a statement marks each as done once its message is safe.
+
+A row is known by its key and by its version, or else by its content, so that a row that changes is a new source.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, quote_plus
+
+from sqlalchemy import (
+    URL,
+    Connection,
+    Engine,
+    Row,
+    Select,
+    bindparam,
+    column,
+    create_engine,
+    literal_column,
+    make_url,
+    select,
+    text,
+)
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
+
+from crossdock.adapter.contract import Listing, Source
+from crossdock.adapter.sql_value import as_document, json_as_it_is, key_from_bytes, key_to_bytes
+from crossdock.errors import ApplicationError, TransientError
+
+ROWS_PER_LISTING = 10_000
+_ROWS_AT_A_TIME = 500
+_CONNECT_SECONDS = 10
+_TAKES_CONNECT_TIMEOUT = ("psycopg", "psycopg2", "pymysql", "mysqldb")
+
+
+class SqlReceiveAdapter:
+    """Reads the rows that `query` gives on the database at `address`, a URL of SQLAlchemy; each is one JSON object.
+
+    `key` names the column that tells rows apart. `done` is run with that value as `:key`; afterwards the query must
+    not give the row any more. `version` names a column that changes whenever the row does. Rows are listed in the order
+    of their keys, at most `limit` at a time.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        query: str,
+        key: str,
+        done: str,
+        version: str | None = None,
+        limit: int = ROWS_PER_LISTING,
+    ) -> None:
+        url = _url(address)
+        self.address = _printable(url)
+        self._secrets = _secrets(url)
+        self._file = _database_file(url)
+        self._key, self._version = key, version
+        _check_parameters("query", query, ())
+        _check_parameters("done", done, ("key",))
+        self._done = text(done)
+        lines = query.strip().rstrip(";") + "\n"  # a comment may end the last one
+        rows: Select[Any] = select(literal_column("*")).select_from(text(lines).columns().subquery("source"))
+        self._listed = rows.order_by(column(key)).limit(limit)
+        # Without a type the database decides what the key is compared as: a text may be an enum there, or padded.
+        self._read = rows.where(column(key).in_(bindparam("keys", expanding=True)))
+        # The ledger knows sources by identity alone, and two tables may have the same keys. Statements are left out:
+        # what was published while `done` was wrong must still be known once it is mended.
+        self._place = sha256("\0".join((self.address, _table(done), key)).encode()).hexdigest()[:16].encode()
+        self._engine = _engine(url)
+
+    def list(self) -> Listing:
+        sources: dict[bytes, Source] = {}
+        with self._connected() as connection, self._explained("its query fails"):
+            connection.execution_options(yield_per=_ROWS_AT_A_TIME)  # not all of them in memory at once
+            for row in self._rows(connection, self._listed):
+                key, identity, content = self._source(row)
+                if key in sources:
+                    raise self._not_unique(row)
+                sources[key] = Source(identity, len(content))
+        return Listing(tuple(sources.values()))
+
+    def read(self, identity: bytes) -> bytes | None:
+        return self.read_batch([identity])[0]
+
+    def read_batch(self, identities: Sequence[bytes]) -> Sequence[bytes | None]:
+        """The content of many rows with few queries; None for each that is gone or changed."""
+        found: dict[bytes, bytes] = {}
+        with self._connected() as connection:
+            for start in range(0, len(identities), _ROWS_AT_A_TIME):
+                found |= self._found(connection, identities[start : start + _ROWS_AT_A_TIME])
+        return [found.get(identity) for identity in identities]
+
+    def acknowledge(self, identity: bytes) -> None:
+        self.acknowledge_batch([identity])
+
+    def acknowledge_batch(self, identities: Sequence[bytes]) -> None:
+        """Mark many rows as done in few transactions; rows that changed since they were read are left as they are."""
+        for start in range(0, len(identities), _ROWS_AT_A_TIME):
+            with self._connected(alone=True) as connection:
+                self._mark(connection, self._found(connection, identities[start : start + _ROWS_AT_A_TIME]))
+
+    def name(self, identity: bytes) -> str:
+        if not identity.startswith(self._place):  # listed when the location had another adapter or address
+            return identity.decode("utf-8", "backslashreplace")
+        return self._named(_key(identity))
+
+    def _named(self, key: Any) -> str:
+        return f"{self.address}/{self._key}={key.hex() if isinstance(key, bytes) else key}"
+
+    def _mark(self, connection: Connection, identities: Iterable[bytes]) -> None:
+        keys = [_key(identity) for identity in identities]
+        if not keys:
+            return
+        with self._explained(f"`done` fails for {self._named(keys[0])}" + " or another row" * (len(keys) > 1)):
+            connection.execute(self._done, [{"key": key} for key in keys])
+            left = connection.execute(self._read, {"keys": keys}).first()
+            if left is not None:  # it would be listed and published again, for ever
+                raise TransientError(
+                    f"`done` was undone for {self._named(left._mapping[self._key])}: the query still gives the row "
+                    "afterwards; let `done` change the row so that the query leaves it out"
+                )
+            connection.commit()
+
+    def _rows(self, connection: Connection, statement: Select[Any], **values: Any) -> Iterator[Row[Any]]:
+        result = connection.execute(statement, values)
+        names = list(result.keys())
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise TransientError(
+                f"{self.address}: the query gives two columns named {twice[0]!r}; tell them apart with AS"
+            )
+        for needed in filter(None, (self._key, self._version)):
+            if needed not in names:
+                raise TransientError(f"{self.address}: the query gives no column {needed!r}, only {', '.join(names)}")
+        yield from result
+
+    def _found(self, connection: Connection, identities: Sequence[bytes]) -> dict[bytes, bytes]:
+        """Those of the rows that are still what they were."""
+        keys = [_key(identity) for identity in identities if identity.startswith(self._place)]
+        found: dict[bytes, tuple[bytes, bytes]] = {}
+        with self._explained("its query fails"):
+            for row in self._rows(connection, self._read, keys=keys) if keys else ():
+                key, identity, content = self._source(row)
+                if key in found:
+                    raise self._not_unique(row)
+                found[key] = identity, content
+        wanted = set(identities)
+        return {identity: content for identity, content in found.values() if identity in wanted}
+
+    def _source(self, row: Row[Any]) -> tuple[bytes, bytes, bytes]:
+        """The key, the identity and the content of a row."""
+        values = row._asdict()
+        try:
+            key = key_to_bytes(values[self._key])
+        except TypeError as error:
+            raise TransientError(f"{self.address}: the key {self._key!r} of a row is {error}") from error
+        content = as_document(values)
+        version = content if self._version is None else as_document({"": values[self._version]})
+        return key, b":".join((self._place, sha256(version).hexdigest()[:32].encode(), key)), content
+
+    def _not_unique(self, row: Row[Any]) -> TransientError:
+        key = row._mapping[self._key]
+        return TransientError(
+            f"{self.address}: the query gives two rows with {self._key} = {key}; each needs its own key"
+        )
+
+    @contextmanager
+    def _connected(self, *, alone: bool = False) -> Iterator[Connection]:
+        """A transaction that is rolled back unless it is committed; `alone`: no row it read may change before that."""
+        if self._file is not None and not self._file.exists():  # to connect would make an empty one
+            raise TransientError(f"{self.address} cannot be reached: there is no such file")
+        with self._explained("it cannot be reached"), self._engine.connect() as connection:
+            if alone:
+                self._begin_alone(connection)
+            yield connection
+
+    def _begin_alone(self, connection: Connection) -> None:
+        with self._explained("it cannot be written to"):
+            if connection.dialect.name == "sqlite":
+                connection.exec_driver_sql("BEGIN IMMEDIATE")
+            else:  # PostgreSQL then refuses to change a row that others have changed; most others lock what is read
+                postgresql = connection.dialect.name == "postgresql"
+                connection.execution_options(isolation_level="REPEATABLE READ" if postgresql else "SERIALIZABLE")
+
+    @contextmanager
+    def _explained(self, problem: str) -> Iterator[None]:
+        """What the database complains of, in one line and without the password."""
+        try:
+            yield
+        except (SQLAlchemyError, UnicodeError, ValueError) as error:
+            reason = str(error.orig if isinstance(error, DBAPIError) else error)
+            for secret in self._secrets:
+                reason = reason.replace(secret, "***")
+            # Not chained: the driver's own error may hold the password.
+            raise TransientError(f"{self.address}: {problem}: {' '.join(reason.split())}") from None
+
+
+def printable_address(address: str) -> str:
+    """Where the database is; not who reads it, nor with which options, which may hold a password."""
+    return _printable(_url(address))
+
+
+def _key(identity: bytes) -> Any:
+    return key_from_bytes(identity.split(b":", 2)[2])
+
+
+def _url(address: str) -> URL:
+    try:
+        url = make_url(address)
+    except ArgumentError:
+        # Not chained, and the address not shown: it may hold a password.
+        raise ApplicationError(
+            "the address of an sql location is a URL such as postgresql://user@host/database or sqlite:////folder/file.db"
+        ) from None
+    return url.set(drivername="postgresql+psycopg") if url.drivername == "postgresql" else url
+
+
+def _engine(url: URL) -> Engine:
+    options: dict[str, Any] = {}
+    if url.get_backend_name() == "postgresql":
+        options["json_deserializer"] = json_as_it_is
+    try:
+        if url.get_driver_name() in _TAKES_CONNECT_TIMEOUT and "connect_timeout" not in url.query:
+            options["connect_args"] = {"connect_timeout": _CONNECT_SECONDS}
+        return create_engine(url, pool_pre_ping=True, **options)
+    except NoSuchModuleError:
+        raise ApplicationError(f"{url.drivername!r} is no database that SQLAlchemy knows") from None
+    except ImportError as error:
+        raise ApplicationError(
+            f"the driver of {url.drivername!r} is not installed: pip install the package of {error.name!r}"
+        ) from None
+
+
+def _printable(url: URL) -> str:
+    options = {name: value for name, value in url.query.items() if name in ("host", "port")}
+    place = URL.create(url.get_backend_name(), host=url.host, port=url.port, database=url.database, query=options)
+    return place.render_as_string(hide_password=True)
+
+
+def _secrets(url: URL) -> Sequence[str]:
+    options = [str(value) for name, value in url.query.items() if "pass" in name.lower() or "pwd" in name.lower()]
+    plain = [secret for secret in (url.password, *options) if secret]
+    return sorted({*plain, *map(quote, plain), *map(quote_plus, plain)}, key=len, reverse=True)
+
+
+def _table(done: str) -> str:
+    """What the statement changes, as far as can be told."""
+    found = re.search(r"\b(?:UPDATE|FROM|INTO)\s+([^\s(;]+)", done, re.IGNORECASE)
+    return found[1] if found else ""
+
+
+def _database_file(url: URL) -> Path | None:
+    named = url.get_backend_name() == "sqlite" and url.database and not url.database.startswith((":", "file:"))
+    return Path(str(url.database)) if named else None
+
+
+def _check_parameters(option: str, statement: str, allowed: Sequence[str]) -> None:
+    used = sorted(text(statement).compile().params)
+    if used == list(allowed):
+        return
+    if not used:
+        raise ApplicationError(f"`{option}` has to name the row with :key, or it would mark all of them")
+    unknown = next(name for name in used if name not in allowed)
+    raise ApplicationError(
+        f"`{option}` has the parameter :{unknown}, which nothing fills; write \\:{unknown} for a colon"
+    )

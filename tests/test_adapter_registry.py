@@ -1,0 +1,89 @@
+"""Adapters by name: what is built, and how wrong names and options are refused."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crossdock.adapter.file import FileReceiveAdapter
+from crossdock.adapter.registry import printable_address, receive_adapter
+from crossdock.errors import ApplicationError
+
+SQL = {"query": "SELECT 1 AS id", "key": "id", "done": "SELECT :key"}
+
+
+def test_options_reach_the_adapter(folder: Path) -> None:
+    (folder / "deep").mkdir()
+    (folder / "deep" / "a.json").write_bytes(b"12345")
+    (folder / "b.json").write_bytes(b"1")
+    (folder / "c.json").write_bytes(b"1234567")
+    options = {
+        "subfolders": True,
+        "minimum_age": 0,
+        "minimum_size": 2,
+        "maximum_size": 5,
+        "archive": str(folder / "old"),
+    }
+
+    adapter = receive_adapter("file", str(folder / "*.json"), options)
+    [source] = adapter.list().ready
+    adapter.acknowledge(source.identity)
+
+    assert (folder / "old" / "deep" / "a.json").read_bytes() == b"12345"
+
+
+def test_options_that_are_not_given_keep_the_default_of_the_adapter(folder: Path) -> None:
+    (folder / "young.json").write_bytes(b"{")
+
+    adapter = receive_adapter("file", str(folder / "*.json"), {})
+
+    assert isinstance(adapter, FileReceiveAdapter)
+    assert adapter.list().incomplete == 1
+
+
+def test_sql_rows_are_listed_up_to_the_default_limit(folder: Path) -> None:
+    (folder / "shop.db").touch()
+    many = "WITH RECURSIVE n(id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM n WHERE id < 10001) SELECT id FROM n"
+
+    adapter = receive_adapter("sql", f"sqlite:///{folder}/shop.db", {**SQL, "query": many})
+
+    assert len(adapter.list().ready) == 10_000
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "problem"),
+    [
+        ("fil", {}, "there is no adapter 'fil'; did you mean 'file'?"),
+        ("carrier pigeon", {}, "there is no adapter 'carrier pigeon'; there are file, sql"),
+        ("file", {"subfolder": True}, "adapter 'file' has no option 'subfolder'; did you mean 'subfolders'?"),
+        ("file", {"zzz": 1}, "there are archive, maximum_size, minimum_age, minimum_size, subfolders"),
+        ("file", {"clock": None}, "adapter 'file' has no option 'clock'"),
+        ("file", {"subfolders": "yes"}, "option 'subfolders' of adapter 'file': input should be a valid boolean"),
+        ("file", {"minimum_size": -1}, "option 'minimum_size' of adapter 'file': input should be greater than"),
+        ("file", {"minimum_size": 9, "maximum_size": 8}, "no file is at least 9 and at most 8 bytes"),
+        ("file", {"archive": "in"}, "archive in holds the folder that is read, in; name another folder"),
+        ("sql", {"query": "SELECT 1"}, "adapter 'sql' needs the option 'key'"),
+        ("sql", {**SQL, "limit": 0}, "option 'limit' of adapter 'sql'"),
+    ],
+)
+def test_wrong_declaration_is_refused_in_one_sentence(kind: str, options: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ApplicationError) as raised:
+        receive_adapter(kind, "in/*.json", options)
+
+    assert problem in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_address_is_shown_without_its_password() -> None:
+    assert printable_address("file", "in/*.json") == "in/*.json"
+    assert printable_address("sql", "postgresql://me:secret@db:5433/shop?sslkey=x") == "postgresql://db:5433/shop"
+
+
+def test_sqlalchemy_is_imported_only_when_it_is_needed() -> None:
+    code = "import sys, crossdock.adapter.registry; sys.exit('sqlalchemy' in sys.modules)"
+
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
