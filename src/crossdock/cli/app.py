@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from enum import StrEnum
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Annotated, Any
@@ -27,6 +28,15 @@ bench = typer.Typer(help="Measure how fast it is, with baselines taken in the sa
 app.add_typer(bench, name="bench")
 
 _TABLE_ROWS = 100
+
+
+class FileFormat(StrEnum):
+    JSONL = "jsonl"
+
+
+class Peer(StrEnum):
+    RABBITMQ = "rabbitmq"
+
 
 Home = Annotated[Path | None, typer.Option(help="Where the embedded PostgreSQL and Spark keep files.  [.crossdock]")]
 Database = Annotated[str | None, typer.Option(help="URL of a PostgreSQL server, instead of the embedded one.")]
@@ -303,6 +313,29 @@ def bench_queue(
             database=database,
             progress=show,
         )
+    print_figures(figures, output)
+
+
+@bench.command("throughput")
+def bench_throughput(
+    messages: Annotated[int, typer.Option(min=1, help="How many messages.")] = 200_000,
+    subscriptions: Annotated[int, typer.Option(min=1, help="How many subscriptions.")] = 1_000,
+    copies: Annotated[int, typer.Option(min=1, help="How many of them want each message.")] = 3,
+    body: Annotated[int, typer.Option(min=0, help="Bytes in the body of a message.")] = 1_024,
+    format_: Annotated[FileFormat, typer.Option("--format", help="What the files hold.")] = FileFormat.JSONL,
+    peer: Annotated[Peer | None, typer.Option(help="Send the same through another broker.")] = None,
+    peer_url: Annotated[str, typer.Option(help="Where that is.")] = "amqp://guest:guest@127.0.0.1:5672",
+    database: Annotated[str, typer.Option(help="An empty database to use, instead of an embedded one.")] = "",
+    output: Output = Format.TABLE,
+) -> None:
+    """Take files in through Spark and deliver them to nowhere, against plain COPY and another broker."""
+    from crossdock.bench.throughput import bench_throughput as measure
+    from crossdock.bench.traffic import Traffic
+    from crossdock.cli.output import print_figures, stages
+
+    traffic = Traffic(messages, subscriptions, copies, body)
+    with stages() as show:
+        figures = measure(traffic, format_=format_, database=database, peer_url=peer_url if peer else "", progress=show)
     print_figures(figures, output)
 
 

@@ -1,0 +1,124 @@
+"""What the throughput benchmark sends: orders of customers, and subscriptions of which so many want each order.
+
+A format is one small function that writes a file of orders, and what an application says about such files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from crossdock.application.deploy import deployment_of
+from crossdock.application.model import DEFAULT_HOST, ApplicationModel
+from crossdock.errors import UsageError
+from crossdock.messagebox.deployment import DeployedPort, Deployment
+from crossdock.subscription.predicate import Filter, Operator, Predicate
+
+MESSAGE_TYPE = "Order"
+_PROPERTIES = {"OrderId": "text", "Customer": "text", "Region": "text", "Amount": "decimal"}
+_REGIONS = ("EU", "US", "NO")
+_TEXT_LIMIT = 256
+_LINE = '{"sku":"A-1042","quantity":3,"price":19.95}'
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """So many messages for so many subscriptions; exactly `copies` of them want each message."""
+
+    messages: int
+    subscriptions: int
+    copies: int
+    body: int
+
+    def __post_init__(self) -> None:
+        if self.copies > self.subscriptions:
+            raise UsageError(f"--copies {self.copies} needs at least as many --subscriptions")
+
+    @property
+    def customers(self) -> int:
+        return self.subscriptions // self.copies
+
+    def customer(self, number: int) -> str:
+        """Whose order it is. The same number of subscriptions wants the orders of each customer."""
+        return f"C{number % self.customers}"
+
+    def filters(self) -> Iterator[Filter]:
+        """`MessageType = 'Order' AND Customer = 'C7' AND Amount >= 1`; what does not divide evenly waits in vain."""
+        for number in range(self.subscriptions):
+            customer, copy = divmod(number, self.copies)
+            yield Filter(
+                (
+                    (
+                        Predicate("BTS.MessageType", Operator.EQUAL, MESSAGE_TYPE),
+                        Predicate("Customer", Operator.EQUAL, self.wanted(customer)),
+                        Predicate("Amount", Operator.GREATER_OR_EQUAL, Decimal(copy)),
+                    ),
+                )
+            )
+
+    def wanted(self, customer: int) -> str:
+        return f"C{customer}" if customer < self.customers else "nobody"
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """How orders are written, and how an application describes it. `promote` maps properties to fields."""
+
+    content: Callable[[Traffic, range], bytes]
+    mask: str
+    schema: Mapping[str, Any]
+    location: Mapping[str, Any]
+
+
+def lines_of_json(traffic: Traffic, numbers: range) -> bytes:
+    """A file of JSON lines, each of the size that was asked for, or as small as an order can be."""
+    return "".join(_json(traffic, number) for number in numbers).encode()
+
+
+FORMATS: Mapping[str, Format] = {
+    "jsonl": Format(
+        content=lines_of_json,
+        mask="*.jsonl",
+        schema={
+            "format": "json",
+            "promote": {"OrderId": "$.id", "Customer": "$.customer", "Region": "$.region", "Amount": "$.amount"},
+        },
+        location={"pipeline": "json"},
+    )
+}
+
+
+def deployment(traffic: Traffic, format_: Format, folder: Path) -> Deployment:
+    """The application: one receive location for the folder, and a send port for each subscription."""
+    model = ApplicationModel.model_validate(
+        {
+            "application": "bench",
+            "properties": _PROPERTIES,
+            "schemas": [{"type": MESSAGE_TYPE, **format_.schema}],
+            "receive_ports": [
+                {
+                    "name": "OrdersIn",
+                    "locations": [{"adapter": "file", "address": str(folder / format_.mask), **format_.location}],
+                }
+            ],
+        }
+    )
+    made = deployment_of(model, folder / "bench.yaml", text_limit=_TEXT_LIMIT)
+    # Ready-made filters: parsing the text of a hundred thousand would take half a minute.
+    ports = [
+        DeployedPort(f"Port{number}", DEFAULT_HOST, 5, filter_, {}) for number, filter_ in enumerate(traffic.filters())
+    ]
+    return Deployment(made.application, made.properties, made.locations, ports)
+
+
+def _json(traffic: Traffic, number: int) -> str:
+    head = (
+        f'{{"id":"{number:09}","customer":"{traffic.customer(number)}","region":"{_REGIONS[number % 3]}",'
+        f'"amount":{100 + number % 90_000}.{number % 100:02},"lines":['
+    )
+    lines = ",".join([_LINE] * max(1, (traffic.body - len(head) - 20) // (len(_LINE) + 1)))
+    rest = traffic.body - len(head) - len(lines) - len('],"note":""}')
+    return f'{head}{lines}],"note":"{"x" * max(0, rest)}"}}\n'
