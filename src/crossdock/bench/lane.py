@@ -24,6 +24,7 @@ from crossdock.messagebox.agent import Agent
 from crossdock.receive.intake import Intake
 from crossdock.receive.location import ReceiveLocation
 from crossdock.send.port import PortDefinition, SendPort
+from crossdock.settings import Settings
 
 _FILE_MESSAGES = 2_500
 _ROUND_SECONDS = 0.25
@@ -106,11 +107,12 @@ def running_lane(agent: Agent, home: Path) -> Iterator[Lane]:
         schedule = Schedule(all_jobs(agent))
         schedule.start()
         stack.callback(schedule.stop)
-        spark = start_spark(home)
+        spark = start_spark(Settings(home=home))
         stack.callback(spark.close)
         intake = Intake(agent)
         outcomes: list[RangeOutcome] = []
-        flow = ReceiveFlow(spark, agent.database, intake.postpone, outcomes.append)
+        [host] = agent.hosts().values()
+        flow = ReceiveFlow(spark, agent.database, host, intake.postpone, outcomes.append)
         flow.start()
         stack.callback(flow.stop)
         yield Lane(agent, spark, flow, intake, deployed_locations(agent), outcomes)

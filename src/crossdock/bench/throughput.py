@@ -19,6 +19,7 @@ import psycopg
 from crossdock.bench.ceiling import copy_ceiling, empty
 from crossdock.bench.lane import Lane, deployed_locations, running_lane, write_files
 from crossdock.bench.memory import PeakMemory
+from crossdock.bench.peer import check_peer, peer_rate
 from crossdock.bench.traffic import FORMATS, Format, Traffic, deployment
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.embedded import EmbeddedServer
@@ -39,6 +40,8 @@ Figures = dict[str, Any]
 
 def bench_throughput(traffic: Traffic, *, format_: str, database: str, peer_url: str, progress: Progress) -> Figures:
     """Every figure of one run; rates are of wall-clock seconds. With `peer_url` the same goes through RabbitMQ."""
+    if peer_url:
+        check_peer(peer_url)
     with tempfile.TemporaryDirectory(prefix="crossdock-bench-") as name:
         home, folder = Path(name), Path(name) / "in"
         folder.mkdir()
@@ -52,6 +55,13 @@ def bench_throughput(traffic: Traffic, *, format_: str, database: str, peer_url:
             empty(agent.database)
             ceilings.append(_ceiling(agent, traffic, FORMATS[format_], progress))
     return {
+        **_figures(traffic, format_, ceilings, figures),
+        **(_peer(traffic, peer_url, figures["published_per_s"], progress) if peer_url else {}),
+    }
+
+
+def _figures(traffic: Traffic, format_: str, ceilings: Sequence[float], figures: Figures) -> Figures:
+    return {
         "messages": traffic.messages,
         "subscriptions": traffic.subscriptions,
         "references_per_message": traffic.copies,
@@ -62,6 +72,11 @@ def bench_throughput(traffic: Traffic, *, format_: str, database: str, peer_url:
         **figures,
         "copy_ceiling_per_s_each": [round(each) for each in ceilings],
     }
+
+
+def _peer(traffic: Traffic, url: str, ours: float, progress: Progress) -> Figures:
+    rate = peer_rate(traffic, url, progress)
+    return {"peer": "rabbitmq", "peer_per_s": round(rate, 1), "ratio_to_peer": round(ours / rate, 1)}
 
 
 @contextmanager
@@ -100,8 +115,8 @@ def _interchanges(agent: Agent, traffic: Traffic, format_: Format) -> Sequence[I
 def _through(lane: Lane, traffic: Traffic, format_: Format, folder: Path, progress: Progress) -> Figures:
     """Warm up, publish, count, deliver."""
     progress("warming up")
-    few = replace(traffic, messages=_WARM_UP_MESSAGES)
-    for _ in range(_WARM_UP_ROUNDS):
+    few = replace(traffic, messages=min(traffic.messages, _WARM_UP_MESSAGES))
+    for _ in range(_WARM_UP_ROUNDS if few.messages < traffic.messages else 1):
         write_files(few, format_, folder)
         lane.publish(few.messages)
         lane.deliver(few.messages * few.copies)

@@ -45,6 +45,16 @@ class Traffic:
         """Whose order it is. The same number of subscriptions wants the orders of each customer."""
         return f"C{number % self.customers}"
 
+    def promoted(self, number: int) -> dict[str, str]:
+        """What is promoted from an order, as text."""
+        return {
+            "MessageType": MESSAGE_TYPE,
+            "OrderId": f"{number:09}",
+            "Customer": self.customer(number),
+            "Region": _REGIONS[number % len(_REGIONS)],
+            "Amount": f"{100 + number % 90_000}.{number % 100:02}",
+        }
+
     def filters(self) -> Iterator[Filter]:
         """`MessageType = 'Order' AND Customer = 'C7' AND Amount >= 1`; what does not divide evenly waits in vain."""
         for number in range(self.subscriptions):
@@ -115,9 +125,10 @@ def deployment(traffic: Traffic, format_: Format, folder: Path) -> Deployment:
 
 
 def _json(traffic: Traffic, number: int) -> str:
+    order = traffic.promoted(number)
     head = (
-        f'{{"id":"{number:09}","customer":"{traffic.customer(number)}","region":"{_REGIONS[number % 3]}",'
-        f'"amount":{100 + number % 90_000}.{number % 100:02},"lines":['
+        f'{{"id":"{order["OrderId"]}","customer":"{order["Customer"]}","region":"{order["Region"]}",'
+        f'"amount":{order["Amount"]},"lines":['
     )
     lines = ",".join([_LINE] * max(1, (traffic.body - len(head) - 20) // (len(_LINE) + 1)))
     rest = traffic.body - len(head) - len(lines) - len('],"note":""}')

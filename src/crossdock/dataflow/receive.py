@@ -6,6 +6,7 @@ time; losing the checkpoint is harmless, so every start begins with a fresh one.
 
 from __future__ import annotations
 
+import gc
 import logging
 import shutil
 import time
@@ -30,7 +31,7 @@ from crossdock.receive.location import LARGE_BYTES, ReceiveLocation
 _TRIGGER = "200 milliseconds"
 _INTERCHANGES_PER_TRANSACTION = 500
 _BYTES_PER_TRANSACTION = 16 * 1024 * 1024
-_OUTCOME = (
+OUTCOME = (
     "sequence BIGINT, identity BINARY, reason STRING, received BIGINT, published BIGINT,"
     " read_seconds DOUBLE, match_seconds DOUBLE, store_seconds DOUBLE"
 )
@@ -90,7 +91,7 @@ class ReceiveFlow:
         session.dataSource.register(IntakeSource)
         source = session.readStream.format("crossdock_intake")
         ranges = source.option("databaseSecret", self._database).option("host", str(self._host)).load()
-        outcomes = ranges.mapInArrow(receive_ranges(self._database, self._index_folder), _OUTCOME)
+        outcomes = ranges.mapInArrow(receive_ranges(self._database, self._index_folder), OUTCOME)
         self._query = (
             outcomes.writeStream.foreachBatch(self._record)
             .option("checkpointLocation", str(self._checkpoint))
@@ -296,8 +297,16 @@ _workers: dict[str, _Worker] = {}
 def _worker(database: str, index_folder: Path) -> _Worker:
     if database not in _workers:
         agent = Agent(database, connections=1, index_folder=index_folder)
+        agent.router()
         _workers[database] = _Worker(agent, agent.box_number())
+        _collect_between_tasks()
     return _workers[database]
+
+
+def _collect_between_tasks() -> None:
+    """Spark runs the collector after every task. Let it pass over what stays, and not look at messages meanwhile."""
+    gc.freeze()
+    gc.disable()
 
 
 def _published(published: Published, read_seconds: float, started: float) -> pa.RecordBatch:

@@ -29,6 +29,14 @@ class PropertyType(StrEnum):
     DATETIME = "datetime"
 
 
+_TYPES: Mapping[type, PropertyType] = {
+    str: PropertyType.TEXT,
+    int: PropertyType.INTEGER,
+    Decimal: PropertyType.DECIMAL,
+    float: PropertyType.FLOAT,
+    bool: PropertyType.BOOLEAN,
+    datetime: PropertyType.DATETIME,
+}
 DECIMAL_DIGITS_BEFORE_POINT = 20
 DECIMAL_DIGITS_AFTER_POINT = 18
 
@@ -73,6 +81,8 @@ def format_value(value: Value) -> str:
 
 def type_of(value: Value) -> PropertyType:
     """The property type a Python value stands for."""
+    if (known := _TYPES.get(value.__class__)) is not None:
+        return known
     if isinstance(value, bool):
         return PropertyType.BOOLEAN
     if isinstance(value, datetime):
