@@ -1,6 +1,6 @@
 """The same messages through a headers exchange of RabbitMQ, as fast as Python can: durable, persistent, confirmed.
 
-Every subscription is a binding with `x-match: all` over the equalities of its filter, and the promoted properties are the
+Every subscription is a binding with `x-match: all` over the equalities of its filter; promoted properties are the
 headers. A headers exchange knows no ranges; that part of a filter, which every message of the benchmark meets, is left
 out. Each message goes to as many queues as it has copies, and consumers acknowledge it. Half a minute of it is enough.
 """
