@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 
 from crossdock.bench.peer import check_peer, peer_rate
 from crossdock.bench.throughput import bench_throughput
-from crossdock.bench.traffic import FORMATS, Traffic
+from crossdock.bench.traffic import FORMATS, Traffic, deployment
 from crossdock.errors import UnavailableError, UsageError
+from crossdock.receive.interchange import IntakeItem
+from crossdock.receive.location import ReceiveLocation
 from crossdock.subscription.match import Matcher
 
 _PEER_URL = os.environ.get("CROSSDOCK_TEST_RABBITMQ", "amqp://guest:guest@127.0.0.1:5672")
@@ -31,6 +34,20 @@ def test_every_message_is_wanted_by_as_many_subscriptions_as_was_asked_for() -> 
     ]
 
     assert wanted == [3] * 20
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_format_gives_every_message_its_properties(name: str, folder: Path) -> None:
+    traffic, format_ = Traffic(messages=7, subscriptions=6, copies=3, body=300), FORMATS[name]
+    made = deployment(traffic, format_, folder)
+    location = ReceiveLocation.from_definition(1, 1, made.locations[0].definition)
+
+    interchange = location.interchange(IntakeItem(1, 1, b"1:1:1:x", 0), 1, format_.content(traffic, range(7)))
+
+    assert [message.context.get("OrderId") for message in interchange.messages] == [f"00000000{n}" for n in range(7)]
+    for message in interchange.messages:
+        wanting = [port for port in made.ports if Matcher().matches(port.filter, message.context.promoted)]
+        assert len(wanting) == 3
 
 
 def test_body_has_the_size_that_was_asked_for() -> None:

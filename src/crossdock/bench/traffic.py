@@ -5,7 +5,7 @@ A format is one small function that writes a file of orders, and what an applica
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -20,7 +20,9 @@ from crossdock.subscription.predicate import Filter, Operator, Predicate
 MESSAGE_TYPE = "Order"
 _PROPERTIES = {"OrderId": "text", "Customer": "text", "Region": "text", "Amount": "decimal"}
 _REGIONS = ("EU", "US", "NO")
+_NAMESPACE = "urn:orders"
 _TEXT_LIMIT = 256
+_XML_LINE = '<line sku="A-1042"><quantity>3</quantity><price>19.95</price></line>'
 _LINE = '{"sku":"A-1042","quantity":3,"price":19.95}'
 
 
@@ -55,14 +57,14 @@ class Traffic:
             "Amount": f"{100 + number % 90_000}.{number % 100:02}",
         }
 
-    def filters(self) -> Iterator[Filter]:
+    def filters(self, message_type: str = MESSAGE_TYPE) -> Iterator[Filter]:
         """`MessageType = 'Order' AND Customer = 'C7' AND Amount >= 1`; what does not divide evenly waits in vain."""
         for number in range(self.subscriptions):
             customer, copy = divmod(number, self.copies)
             yield Filter(
                 (
                     (
-                        Predicate("BTS.MessageType", Operator.EQUAL, MESSAGE_TYPE),
+                        Predicate("BTS.MessageType", Operator.EQUAL, message_type),
                         Predicate("Customer", Operator.EQUAL, self.wanted(customer)),
                         Predicate("Amount", Operator.GREATER_OR_EQUAL, Decimal(copy)),
                     ),
@@ -75,29 +77,68 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """How orders are written, and how an application describes it. `promote` maps properties to fields."""
+    """How orders are written in files, and how an application describes them."""
 
     content: Callable[[Traffic, range], bytes]
     mask: str
-    schema: Mapping[str, Any]
-    location: Mapping[str, Any]
+    pipeline: str
+    schemas: Sequence[Mapping[str, Any]]
+    message_type: str = MESSAGE_TYPE
 
 
 def lines_of_json(traffic: Traffic, numbers: range) -> bytes:
-    """A file of JSON lines, each of the size that was asked for, or as small as an order can be."""
+    """Each line of the size that was asked for, or as small as an order can be."""
     return "".join(_json(traffic, number) for number in numbers).encode()
 
 
+def flat_lines(traffic: Traffic, numbers: range) -> bytes:
+    """The same as lines of comma-separated columns."""
+    return "".join(_flat(traffic, number) for number in numbers).encode()
+
+
+def xml_envelope(traffic: Traffic, numbers: range) -> bytes:
+    """The same as elements of one envelope."""
+    orders = "".join(_xml(traffic, number) for number in numbers)
+    return f'<Orders xmlns="{_NAMESPACE}">{orders}</Orders>'.encode()
+
+
+_FIELDS = {"OrderId": "id", "Customer": "customer", "Region": "region", "Amount": "amount"}
 FORMATS: Mapping[str, Format] = {
     "jsonl": Format(
         content=lines_of_json,
         mask="*.jsonl",
-        schema={
-            "format": "json",
-            "promote": {"OrderId": "$.id", "Customer": "$.customer", "Region": "$.region", "Amount": "$.amount"},
-        },
-        location={"pipeline": "json"},
-    )
+        pipeline="json",
+        schemas=[
+            {
+                "type": MESSAGE_TYPE,
+                "format": "json",
+                "promote": {name: f"$.{field}" for name, field in _FIELDS.items()},
+            }
+        ],
+    ),
+    "csv": Format(
+        content=flat_lines,
+        mask="*.csv",
+        pipeline="flat",
+        schemas=[
+            {"type": MESSAGE_TYPE, "format": "flat", "columns": [*_FIELDS.values(), "note"], "promote": _FIELDS},
+        ],
+    ),
+    "xml": Format(
+        content=xml_envelope,
+        mask="*.xml",
+        pipeline="xml",
+        schemas=[
+            {
+                "type": f"{_NAMESPACE}#Order",
+                "format": "xml",
+                "namespaces": {"o": _NAMESPACE},
+                "promote": {name: f"/o:Order/o:{field}" for name, field in _FIELDS.items()},
+            },
+            {"type": f"{_NAMESPACE}#Orders", "format": "xml", "namespaces": {"o": _NAMESPACE}, "body": "/o:Orders"},
+        ],
+        message_type=f"{_NAMESPACE}#Order",
+    ),
 }
 
 
@@ -107,11 +148,13 @@ def deployment(traffic: Traffic, format_: Format, folder: Path) -> Deployment:
         {
             "application": "bench",
             "properties": _PROPERTIES,
-            "schemas": [{"type": MESSAGE_TYPE, **format_.schema}],
+            "schemas": format_.schemas,
             "receive_ports": [
                 {
                     "name": "OrdersIn",
-                    "locations": [{"adapter": "file", "address": str(folder / format_.mask), **format_.location}],
+                    "locations": [
+                        {"adapter": "file", "address": str(folder / format_.mask), "pipeline": format_.pipeline}
+                    ],
                 }
             ],
         }
@@ -119,7 +162,8 @@ def deployment(traffic: Traffic, format_: Format, folder: Path) -> Deployment:
     made = deployment_of(model, folder / "bench.yaml", text_limit=_TEXT_LIMIT)
     # Ready-made filters: parsing the text of a hundred thousand would take half a minute.
     ports = [
-        DeployedPort(f"Port{number}", DEFAULT_HOST, 5, filter_, {}) for number, filter_ in enumerate(traffic.filters())
+        DeployedPort(f"Port{number}", DEFAULT_HOST, 5, filter_, {})
+        for number, filter_ in enumerate(traffic.filters(format_.message_type))
     ]
     return Deployment(made.application, made.properties, made.locations, ports)
 
@@ -133,3 +177,18 @@ def _json(traffic: Traffic, number: int) -> str:
     lines = ",".join([_LINE] * max(1, (traffic.body - len(head) - 20) // (len(_LINE) + 1)))
     rest = traffic.body - len(head) - len(lines) - len('],"note":""}')
     return f'{head}{lines}],"note":"{"x" * max(0, rest)}"}}\n'
+
+
+def _flat(traffic: Traffic, number: int) -> str:
+    order = traffic.promoted(number)
+    head = ",".join(order[name] for name in _FIELDS)
+    return f"{head},{'x' * max(0, traffic.body - len(head) - 1)}\n"
+
+
+def _xml(traffic: Traffic, number: int) -> str:
+    order = traffic.promoted(number)
+    head = "".join(f"<{field}>{order[name]}</{field}>" for name, field in _FIELDS.items())
+    # As a message of its own it declares its namespace.
+    rest = traffic.body - len(head) - len(f'<Order xmlns="{_NAMESPACE}"></Order>')
+    lines = _XML_LINE * max(1, rest // len(_XML_LINE))
+    return f"<Order>{head}{lines}</Order>"

@@ -17,6 +17,8 @@ EmptyDatabase = Annotated[str, typer.Option(help="An empty database to use, inst
 
 class FileFormat(StrEnum):
     JSONL = "jsonl"
+    CSV = "csv"
+    XML = "xml"
 
 
 class Peer(StrEnum):

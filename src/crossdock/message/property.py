@@ -109,6 +109,8 @@ def _parse_decimal(text: str) -> Decimal:
     value = Decimal(text)
     if value == 0:
         return Decimal(0)
+    if len(text) <= DECIMAL_DIGITS_AFTER_POINT and "e" not in text and "E" not in text:
+        return value  # too short not to fit
     _, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int)  # finite by the pattern above
     trailing_zeros = len(digits) - len("".join(map(str, digits)).rstrip("0"))
