@@ -68,6 +68,8 @@ def parse_value(type_: PropertyType, text: str) -> Value:
 
 def format_value(value: Value) -> str:
     """The text that `parse_value` turns back into the same value."""
+    if value.__class__ is int:
+        return str(value)
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, Decimal):
