@@ -15,7 +15,7 @@ import pytest
 
 from crossdock.application.deploy import deployment_of
 from crossdock.application.model import ApplicationModel
-from crossdock.dataflow.receive import receive_ranges
+from crossdock.dataflow.receive import OUTCOME, receive_ranges
 from crossdock.dataflow.session import Spark, start_spark
 from crossdock.dataflow.source import SCHEMA
 from crossdock.messagebox.agent import Agent
@@ -120,7 +120,7 @@ def test_spark_lane_and_in_process_lane_and_meaning_agree(
     ]
 
     ranges = spark.session.createDataFrame(pa.Table.from_pylist(rows, schema=SCHEMA))
-    outcomes = ranges.mapInArrow(receive_ranges(database, folder / "index"), "sequence BIGINT, identity BINARY, reason STRING, received BIGINT, published BIGINT, seconds DOUBLE")  # fmt: skip
+    outcomes = ranges.mapInArrow(receive_ranges(database, folder / "index"), OUTCOME)
     assert sum(row.received for row in outcomes.collect()) == 620
 
     with psycopg.connect(database, options="-csearch_path=crossdock") as connection:

@@ -10,19 +10,17 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
-from itertools import chain
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-import numpy as np
 import psycopg
 
+from crossdock.bench.ceiling import copy_ceiling, empty, timed
 from crossdock.host.instance import HostInstance
 from crossdock.host.outcome import Complete, Outcome
 from crossdock.maintenance.schedule import all_jobs
@@ -30,19 +28,15 @@ from crossdock.message.context import Context
 from crossdock.message.message import Message, Part
 from crossdock.message.property import PropertyRegistry, PropertyType
 from crossdock.messagebox.agent import Agent
-from crossdock.messagebox.copy import fixed_rows, uuid_array
 from crossdock.messagebox.deployment import DeployedPort, Deployment
 from crossdock.messagebox.embedded import EmbeddedServer
-from crossdock.messagebox.store import message_row, part_rows
 from crossdock.receive.interchange import Interchange
 from crossdock.subscription.text import parse_filter
 
 _BATCH = 2_500
 _COPIES = 3
-_THREADS = 2
 _HOST = "Bench"
 _PROPERTIES = {"Region": PropertyType.TEXT, "Amount": PropertyType.DECIMAL, "Customer": PropertyType.TEXT}
-_HEADER, _TRAILER = b"PGCOPY\n\xff\r\n\0" + bytes(8), b"\xff\xff"
 
 Progress = Callable[[str], None]
 Figures = dict[str, Any]
@@ -73,7 +67,6 @@ def bench_queue(
         for number in range(rounds):
             progress(f"round {number + 1} of {rounds}")
             ceiling.append(_ceiling(bench, _batches(bench, messages, body)))
-            _empty(bench)
             publishing.append(_publish(bench, _batches(bench, messages, body)))
             taking.append(_drain(bench, workers=8))
             cleaning.append(_clean_up(bench))
@@ -156,76 +149,15 @@ def _message(agent: Agent, number: int, content: bytes) -> Message:
 def _publish(bench: _Bench, batches: Sequence[Interchange]) -> float:
     """Messages per second through `agent.publish`, by two threads."""
     bench.progress(f"publishing {sum(len(each.messages) for each in batches):,} messages")
-    return _rate(batches, lambda batch: bench.agent.publish([batch]))
-
-
-def _ceiling(bench: _Bench, batches: Sequence[Interchange]) -> float:
-    """The same rows, prepared beforehand, into the same tables by COPY alone, a transaction for each batch."""
-    bench.progress("the same rows by COPY alone")
-    numbers = [number for number, each in bench.agent.router().subscriptions.items() if each.service in _WANTING]
-    prepared = [_buffers(bench, batch, numbers) for batch in batches]
-    connections = [psycopg.connect(bench.agent.database, options="-csearch_path=crossdock") for _ in range(_THREADS)]
-    free = list(connections)
-
-    def copy(buffers: Sequence[tuple[str, bytes]]) -> None:
-        connection = free.pop()
-        with connection.transaction(), connection.cursor() as cursor:
-            for command, data in buffers:
-                with cursor.copy(command) as stream:
-                    stream.write(data)
-        free.append(connection)
-
-    try:
-        seconds = _timed(prepared, copy)
-    finally:
-        for connection in connections:
-            connection.close()
+    seconds = timed(batches, lambda batch: bench.agent.publish([batch]))
     return sum(len(each.messages) for each in batches) / seconds
 
 
-_WANTING = {f"Port{n}" for n in range(_COPIES)}
-
-
-def _buffers(bench: _Bench, batch: Interchange, subscriptions: Sequence[int]) -> list[tuple[str, bytes]]:
-    """Every row that publishing this batch writes, as PostgreSQL takes it."""
-    ids = uuid_array(message.id.bytes for message in batch.messages)
-    repeated = np.repeat(ids, _COPIES)
-    count = len(repeated)
-    routers = bench.agent.router().subscriptions
-    queue = fixed_rows(
-        [
-            ("int2", np.full(count, bench.host)),
-            ("int4", np.zeros(count)),
-            ("int2", np.full(count, 5)),
-            ("uuid", repeated),
-            ("int8", np.resize(subscriptions, count)),
-            ("int4", np.resize([routers[number].service_id for number in subscriptions], count)),
-        ]
-    )
-    log = fixed_rows([("uuid", ids), ("int4", np.full(len(ids), _COPIES))])
-    parts = fixed_rows([("uuid", ids), ("int4", np.ones(len(ids)))])
-    rows = {
-        "message (id, context, part_count, parts)": b"".join(map(message_row, batch.messages)),
-        "part (id, name, body, size, fragments)": b"".join(
-            chain.from_iterable(part_rows(message, {}) for message in batch.messages)
-        ),
-        "queue (host_id, line, priority, message_id, subscription_id, service_id)": queue,
-        "message_ref_log_1 (message_id, delta)": log,
-        "part_ref_log_1 (part_id, delta)": parts,
-    }
-    return [(f"COPY {table} FROM STDIN (FORMAT BINARY)", _HEADER + data + _TRAILER) for table, data in rows.items()]
-
-
-def _rate(batches: Sequence[Interchange], work: Callable[[Interchange], object]) -> float:
-    return sum(len(each.messages) for each in batches) / _timed(batches, work)
-
-
-def _timed(items: Sequence[Any], work: Callable[[Any], object]) -> float:
-    with ThreadPoolExecutor(_THREADS) as pool:
-        began = time.perf_counter()
-        for _ in pool.map(work, items):
-            pass
-        return time.perf_counter() - began
+def _ceiling(bench: _Bench, batches: Sequence[Interchange]) -> float:
+    bench.progress("the same rows by COPY alone")
+    rate = copy_ceiling(bench.agent.database, bench.agent.router(), batches)
+    empty(bench.agent.database)
+    return rate
 
 
 class _Nowhere:
@@ -283,12 +215,6 @@ def _clean_up(bench: _Bench) -> float:
     for job in jobs:
         job.run_once()
     return deleted / (time.perf_counter() - began)
-
-
-def _empty(bench: _Bench) -> None:
-    """Away with the rows of the ceiling."""
-    with psycopg.connect(bench.agent.database, options="-csearch_path=crossdock", autocommit=True) as connection:
-        connection.execute("TRUNCATE message, part, queue, message_ref_log_1, part_ref_log_1")
 
 
 def _settle_down(bench: _Bench) -> tuple[int, int]:

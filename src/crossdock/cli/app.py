@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from crossdock.cli.bench import bench
 from crossdock.cli.output import Format
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-bench = typer.Typer(help="Measure how fast it is, with baselines taken in the same run.", no_args_is_help=True)
 app.add_typer(bench, name="bench")
 
 _TABLE_ROWS = 100
@@ -264,46 +264,6 @@ def demo(
     from crossdock.cli.show_demo import show_demo
 
     show_demo(home, orders, _stop_on_signals())
-
-
-@bench.command("matching")
-def bench_matching(
-    subscriptions: Annotated[int, typer.Option(min=1, help="How many subscriptions.")] = 10_000,
-    case: Annotated[str, typer.Option(help="core, full, zipf, hot, range, widerange or neq.")] = "core",
-    output: Output = Format.TABLE,
-) -> None:
-    """Match generated messages against generated subscriptions; rates are per CPU second of one core."""
-    from crossdock.bench.matching import bench_matching as measure
-    from crossdock.cli.output import print_figures
-
-    print_figures(measure(subscriptions, case), output)
-
-
-@bench.command("queue")
-def bench_queue(
-    messages: Annotated[int, typer.Option(min=1, help="How many messages in each round.")] = 50_000,
-    subscriptions: Annotated[int, typer.Option(min=3, help="How many subscriptions; three match.")] = 1_000,
-    body: Annotated[int, typer.Option(min=0, help="Bytes in the body of a message.")] = 1_024,
-    rounds: Annotated[int, typer.Option(min=1, help="Publishing and its baseline take turns so often.")] = 3,
-    reader_seconds: Annotated[float, typer.Option(min=0, help="How long a reader stays in its transaction.")] = 60.0,
-    database: Annotated[str, typer.Option(help="An empty database to use, instead of an embedded one.")] = "",
-    output: Output = Format.TABLE,
-) -> None:
-    """Publish and deliver messages as fast as the MessageBox can, against plain COPY of the same rows."""
-    from crossdock.bench.queue import bench_queue as measure
-    from crossdock.cli.output import print_figures, stages
-
-    with stages() as show:
-        figures = measure(
-            messages=messages,
-            subscriptions=subscriptions,
-            body=body,
-            rounds=rounds,
-            reader_seconds=reader_seconds,
-            database=database,
-            progress=show,
-        )
-    print_figures(figures, output)
 
 
 def _act(action: Any, ids: list[str], home: Path | None, database: str | None, output: Format) -> None:

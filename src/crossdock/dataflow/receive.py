@@ -6,6 +6,7 @@ time; losing the checkpoint is harmless, so every start begins with a fresh one.
 
 from __future__ import annotations
 
+import gc
 import logging
 import shutil
 import time
@@ -30,7 +31,10 @@ from crossdock.receive.location import LARGE_BYTES, ReceiveLocation
 _TRIGGER = "200 milliseconds"
 _INTERCHANGES_PER_TRANSACTION = 500
 _BYTES_PER_TRANSACTION = 16 * 1024 * 1024
-_OUTCOME = "sequence BIGINT, identity BINARY, reason STRING, received BIGINT, published BIGINT, seconds DOUBLE"
+OUTCOME = (
+    "sequence BIGINT, identity BINARY, reason STRING, received BIGINT, published BIGINT,"
+    " read_seconds DOUBLE, match_seconds DOUBLE, store_seconds DOUBLE"
+)
 _OUTCOME_SCHEMA = pa.schema(
     [
         ("sequence", pa.int64()),
@@ -38,7 +42,9 @@ _OUTCOME_SCHEMA = pa.schema(
         ("reason", pa.string()),
         ("received", pa.int64()),
         ("published", pa.int64()),
-        ("seconds", pa.float64()),
+        ("read_seconds", pa.float64()),
+        ("match_seconds", pa.float64()),
+        ("store_seconds", pa.float64()),
     ]
 )
 _FAILURES_IN_A_ROW = 5
@@ -46,19 +52,35 @@ _FINISH_SECONDS = 3.0
 
 logger = logging.getLogger(__name__)
 
+
+@dataclass(frozen=True, slots=True)
+class RangeOutcome:
+    """What a worker published in one transaction, and how long it took to read, to match and to store it."""
+
+    received: int
+    published: int
+    read_seconds: float
+    match_seconds: float
+    store_seconds: float
+
+
 Unreadable = Callable[[int, bytes, str], None]
+Heard = Callable[[RangeOutcome], None]
 
 
 class ReceiveFlow:
-    """The query of one receive host. `unreadable` hears of sources that could not be read."""
+    """The query of one receive host. `unreadable` hears of sources that could not be read, `heard` of the others."""
 
-    def __init__(self, spark: Spark, database: str, host: int, unreadable: Unreadable) -> None:
+    def __init__(
+        self, spark: Spark, database: str, host: int, unreadable: Unreadable, heard: Heard | None = None
+    ) -> None:
         self._spark = spark
         self._database = database
         self._host = host
         self._checkpoint = spark.folder / f"checkpoint-{host}"
         self._index_folder = spark.folder / "index"
         self._unreadable = unreadable
+        self._heard = heard or _log
         self._query: StreamingQuery | None = None
         self._failures = 0
 
@@ -69,7 +91,7 @@ class ReceiveFlow:
         session.dataSource.register(IntakeSource)
         source = session.readStream.format("crossdock_intake")
         ranges = source.option("databaseSecret", self._database).option("host", str(self._host)).load()
-        outcomes = ranges.mapInArrow(receive_ranges(self._database, self._index_folder), _OUTCOME)
+        outcomes = ranges.mapInArrow(receive_ranges(self._database, self._index_folder), OUTCOME)
         self._query = (
             outcomes.writeStream.foreachBatch(self._record)
             .option("checkpointLocation", str(self._checkpoint))
@@ -100,19 +122,23 @@ class ReceiveFlow:
         self.stop()
         self.start()
 
+    def busy(self) -> bool:
+        """Whether a micro-batch is under way."""
+        return self._query is not None and bool(self._query.status["isTriggerActive"])
+
     def stop(self) -> None:
         """Stop between transactions; what was not committed is done by the next run."""
         try:
             if self._query is not None and self._spark.alive():
-                self._finish_batch(self._query)
+                self._finish_batch()
                 self._query.stop()
         except Exception as error:
             logger.debug("The query did not stop in order: %s", error)
 
-    def _finish_batch(self, query: StreamingQuery) -> None:
+    def _finish_batch(self) -> None:
         """Let the micro-batch under way end by itself, for a moment: cutting it off is safe but noisy in the log."""
         deadline = time.monotonic() + _FINISH_SECONDS
-        while time.monotonic() < deadline and query.status["isTriggerActive"]:
+        while time.monotonic() < deadline and self.busy():
             time.sleep(0.05)
 
     def _record(self, outcomes: DataFrame, _: int) -> None:
@@ -121,8 +147,13 @@ class ReceiveFlow:
             if row.reason is not None:
                 self._unreadable(row.sequence, bytes(row.identity), row.reason)
             else:
-                logger.debug("received %d, published %d in %.2f s", row.received, row.published, row.seconds)
+                times = (row.read_seconds, row.match_seconds, row.store_seconds)
+                self._heard(RangeOutcome(row.received, row.published, *times))
         self._failures = 0
+
+
+def _log(outcome: RangeOutcome) -> None:
+    logger.debug("%s", outcome)
 
 
 def receive_ranges(database: str, index_folder: Path) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -148,7 +179,7 @@ class _Worker:
     def receive(self, items: list[IntakeItem]) -> Iterator[pa.RecordBatch]:
         self._refresh()
         pending: list[tuple[IntakeItem, Interchange]] = []
-        size = 0
+        size, began = 0, time.perf_counter()
         for item in items:
             if (ranges := self._ranges(item)) is not None:
                 yield from self._publish_ranges(item, ranges)
@@ -160,10 +191,10 @@ class _Worker:
             elif outcome is not None:
                 yield _outcome(sequence=item.sequence, identity=item.identity, reason=outcome)
             if len(pending) >= _INTERCHANGES_PER_TRANSACTION or size >= _BYTES_PER_TRANSACTION:
-                yield from self._publish(pending)
-                pending, size = [], 0
+                yield from self._publish(pending, time.perf_counter() - began)
+                pending, size, began = [], 0, time.perf_counter()
         if pending:
-            yield from self._publish(pending)
+            yield from self._publish(pending, time.perf_counter() - began)
 
     def _refresh(self) -> None:
         epoch = self.agent.location_epoch()
@@ -195,6 +226,7 @@ class _Worker:
                 return
             if interchange is None:
                 return
+            read, started = time.perf_counter() - started, time.perf_counter()
             try:
                 published = self._publish_range(item, interchange)
             except EpochMovedError:
@@ -202,9 +234,7 @@ class _Worker:
                 return
             if not published.interchanges:
                 return  # another task is at the same source
-            yield _outcome(
-                received=published.received, published=published.published, seconds=time.perf_counter() - started
-            )
+            yield _published(published, read, started)
 
     def _publish_range(self, item: IntakeItem, interchange: Interchange) -> Published:
         try:
@@ -228,7 +258,9 @@ class _Worker:
             self.agent.abandon_intake([item.sequence])
         return interchange
 
-    def _publish(self, pending: list[tuple[IntakeItem, Interchange]]) -> Iterator[pa.RecordBatch]:
+    def _publish(
+        self, pending: list[tuple[IntakeItem, Interchange]], read_seconds: float = 0.0
+    ) -> Iterator[pa.RecordBatch]:
         """Publish together; what the MessageBox cannot take is found one by one and suspended whole."""
         started = time.perf_counter()
         try:
@@ -241,9 +273,7 @@ class _Worker:
         except Exception as error:
             yield from self._publish_apart(pending, error)
             return
-        yield _outcome(
-            received=published.received, published=published.published, seconds=time.perf_counter() - started
-        )
+        yield _published(published, read_seconds, started)
 
     def _publish_apart(
         self, pending: list[tuple[IntakeItem, Interchange]], error: Exception
@@ -267,8 +297,27 @@ _workers: dict[str, _Worker] = {}
 def _worker(database: str, index_folder: Path) -> _Worker:
     if database not in _workers:
         agent = Agent(database, connections=1, index_folder=index_folder)
+        agent.router()
         _workers[database] = _Worker(agent, agent.box_number())
+        _collect_between_tasks()
     return _workers[database]
+
+
+def _collect_between_tasks() -> None:
+    """Spark runs the collector after every task. Let it pass over what stays, and not look at messages meanwhile."""
+    gc.freeze()
+    gc.disable()
+
+
+def _published(published: Published, read_seconds: float, started: float) -> pa.RecordBatch:
+    """The outcome of a transaction that began to match at `started`."""
+    return _outcome(
+        received=published.received,
+        published=published.published,
+        read_seconds=read_seconds,
+        match_seconds=published.match_seconds,
+        store_seconds=time.perf_counter() - started - published.match_seconds,
+    )
 
 
 def _outcome(**values: Any) -> pa.RecordBatch:

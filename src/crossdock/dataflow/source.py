@@ -8,6 +8,7 @@ Planning a batch that has begun raises if the ledger cannot be read; the query e
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -20,8 +21,8 @@ from crossdock.messagebox.agent import Agent
 from crossdock.receive.interchange import IntakeItem
 
 ITEMS_PER_BATCH = 4_000
-BYTES_PER_BATCH = 64 * 1024 * 1024
-PARTITIONS_PER_BATCH = 2
+BYTES_PER_BATCH = 128 * 1024 * 1024
+PARTITIONS_PER_BATCH = 2 * (os.cpu_count() or 2)  # more than run at once: a slow one does not hold up the batch
 SCHEMA = pa.schema(
     [
         pa.field("sequence", pa.int64(), nullable=False),

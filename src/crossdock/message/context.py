@@ -13,6 +13,8 @@ import msgspec
 
 from crossdock.message.property import PropertyType, Value, format_value, parse_value, type_of
 
+_to_json = msgspec.json.Encoder().encode
+
 
 @dataclass(frozen=True, slots=True)
 class Context:
@@ -41,7 +43,7 @@ class Context:
         kept: dict[str, object] = {"promoted": _encode(self.promoted), "written": _encode(self.written)}
         if self.labels:
             kept["labels"] = sorted(self.labels)
-        return msgspec.json.encode(kept)
+        return _to_json(kept)
 
     @classmethod
     def from_json(cls, document: bytes | str) -> Context:
@@ -53,11 +55,14 @@ def _without(values: Mapping[str, Value], name: str) -> Mapping[str, Value]:
     return {known: value for known, value in values.items() if known != name} if name in values else values
 
 
-def _encode(values: Mapping[str, Value]) -> dict[str, str | dict[str, str]]:
-    return {
-        name: value if isinstance(value, str) else {type_of(value): format_value(value)}
-        for name, value in values.items()
-    }
+def _encode(values: Mapping[str, Value]) -> Mapping[str, Value | dict[str, str]]:
+    # Most are text: a copy with the few others replaced takes half the time of looking at each in turn.
+    typed = {name: _encode_typed(value) for name, value in values.items() if value.__class__ is not str}
+    return {**values, **typed} if typed else values
+
+
+def _encode_typed(value: Value) -> str | dict[str, str]:
+    return value if isinstance(value, str) else {type_of(value): format_value(value)}
 
 
 def _decode(kept: Mapping[str, Any]) -> dict[str, Value]:

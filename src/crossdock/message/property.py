@@ -29,6 +29,14 @@ class PropertyType(StrEnum):
     DATETIME = "datetime"
 
 
+_TYPES: Mapping[type, PropertyType] = {
+    str: PropertyType.TEXT,
+    int: PropertyType.INTEGER,
+    Decimal: PropertyType.DECIMAL,
+    float: PropertyType.FLOAT,
+    bool: PropertyType.BOOLEAN,
+    datetime: PropertyType.DATETIME,
+}
 DECIMAL_DIGITS_BEFORE_POINT = 20
 DECIMAL_DIGITS_AFTER_POINT = 18
 
@@ -60,6 +68,8 @@ def parse_value(type_: PropertyType, text: str) -> Value:
 
 def format_value(value: Value) -> str:
     """The text that `parse_value` turns back into the same value."""
+    if value.__class__ is int:
+        return str(value)
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, Decimal):
@@ -73,6 +83,8 @@ def format_value(value: Value) -> str:
 
 def type_of(value: Value) -> PropertyType:
     """The property type a Python value stands for."""
+    if (known := _TYPES.get(value.__class__)) is not None:
+        return known
     if isinstance(value, bool):
         return PropertyType.BOOLEAN
     if isinstance(value, datetime):
@@ -99,6 +111,8 @@ def _parse_decimal(text: str) -> Decimal:
     value = Decimal(text)
     if value == 0:
         return Decimal(0)
+    if len(text) <= DECIMAL_DIGITS_AFTER_POINT and "e" not in text and "E" not in text:
+        return value  # too short not to fit
     _, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int)  # finite by the pattern above
     trailing_zeros = len(digits) - len("".join(map(str, digits)).rstrip("0"))

@@ -7,6 +7,7 @@ numbers of references; `marks.py` relies on that.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any
@@ -44,7 +45,9 @@ def publish(
     `location_epoch`: the interchanges were read by these definitions of receive locations, and they must still hold.
     """
     messages = [message for interchange in interchanges for message in interchange.messages]
+    began = time.perf_counter()
     decision = decide(router, messages)
+    match_seconds = time.perf_counter() - began
     with connection.transaction():
         find_instances(connection, decision, messages)
         refuse_second_answers(decision, messages)
@@ -68,6 +71,7 @@ def publish(
         references=sum(hosts.values()),
         hosts=frozenset(hosts),
         refused={messages[position].id: reason for position, reason in decision.refused.items()},
+        match_seconds=match_seconds,
     )
 
 

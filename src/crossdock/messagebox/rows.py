@@ -21,6 +21,7 @@ class Published:
     """What a call put into the MessageBox, without what was published before; `hosts` have new references.
 
     `refused` are requests that more than one partner would have answered; they are among the unrouted.
+    `match_seconds` were spent on finding the subscriptions.
     """
 
     interchanges: int = 0
@@ -31,6 +32,7 @@ class Published:
     references: int = 0
     hosts: frozenset[int] = frozenset()
     refused: Mapping[MessageId, str] = field(default_factory=dict)
+    match_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,150 @@
+"""The bulk lane as `crossdock run` runs it, for a benchmark: files in, references in the queues, and out again."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import psycopg
+
+from crossdock.adapter.file import MINIMUM_AGE_SECONDS
+from crossdock.bench.traffic import Format, Traffic
+from crossdock.dataflow.receive import RangeOutcome, ReceiveFlow
+from crossdock.dataflow.session import Spark, start_spark
+from crossdock.errors import CrossdockError
+from crossdock.host.instance import HostInstance
+from crossdock.maintenance.schedule import Schedule, all_jobs
+from crossdock.message.message import Message
+from crossdock.messagebox.agent import Agent
+from crossdock.receive.intake import Intake
+from crossdock.receive.location import ReceiveLocation
+from crossdock.send.port import PortDefinition, SendPort
+from crossdock.settings import Settings
+
+_FILE_MESSAGES = 2_500
+_ROUND_SECONDS = 0.25
+_LOOK_SECONDS = 0.02
+_SETTLE_SECONDS = 5.0
+_STUCK_SECONDS = 300.0
+_PUBLISHED = """
+    SELECT (SELECT coalesce(sum(received), 0) FROM publication)
+         + (SELECT coalesce(sum(received), 0) FROM publication_total)
+"""
+
+
+@dataclass(slots=True)
+class Lane:
+    """Spark runs; `publish` and `deliver` do one half each and give the seconds."""
+
+    agent: Agent
+    spark: Spark
+    flow: ReceiveFlow
+    intake: Intake
+    locations: dict[int, ReceiveLocation]
+    outcomes: list[RangeOutcome] = field(default_factory=list)
+
+    def publish(self, messages: int) -> float:
+        """Wait until so many more messages have been taken in; the files are there and complete."""
+        with psycopg.connect(self.agent.database, options="-csearch_path=crossdock", autocommit=True) as connection:
+            goal = _published(connection) + messages
+            began = round_at = time.perf_counter()
+            while (done := _published(connection)) < goal:
+                if time.perf_counter() >= round_at:
+                    self.intake.round(self.locations, {})
+                    self.flow.check()
+                    round_at = time.perf_counter() + _ROUND_SECONDS
+                if time.perf_counter() - began > _STUCK_SECONDS + messages / 1_000:
+                    raise CrossdockError(
+                        f"Receiving is stuck with {goal - done:,} messages to go; see {self.spark.log}"
+                    )
+                time.sleep(_LOOK_SECONDS)
+            seconds = time.perf_counter() - began
+        self.intake.acknowledge(self.locations)
+        return seconds
+
+    def deliver(self, references: int) -> float:
+        """Let a host instance deliver so many references to nowhere, until the queue is empty."""
+        nowhere = Nowhere()
+        port = SendPort(PortDefinition(name="Nowhere", adapter="file", address=""), nowhere)
+        [host] = self.agent.hosts().values()
+        instance = HostInstance(self.agent, host, lambda _: port)
+        began = time.perf_counter()
+        instance.start()
+        try:
+            # Asking the MessageBox would take from what is measured.
+            while nowhere.sent < references or instance.in_hand:
+                instance.check()
+                time.sleep(_LOOK_SECONDS)
+            seconds = time.perf_counter() - began
+        finally:
+            instance.stop()
+        if not self.agent.idle(host, now=datetime.now(UTC)):
+            raise CrossdockError("References are left in the queue though all that were expected were delivered")
+        return seconds
+
+    def stages(self) -> dict[str, float]:
+        """Seconds of all workers together, and forget them; the sink hears of a batch a moment after its commit."""
+        deadline = time.monotonic() + _SETTLE_SECONDS
+        while self.flow.busy() and time.monotonic() < deadline:
+            time.sleep(_LOOK_SECONDS)
+        heard, self.outcomes[:] = list(self.outcomes), []
+        return {
+            "read_and_promote": sum(each.read_seconds for each in heard),
+            "match": sum(each.match_seconds for each in heard),
+            "store": sum(each.store_seconds for each in heard),
+        }
+
+
+@contextmanager
+def running_lane(agent: Agent, home: Path) -> Iterator[Lane]:
+    """Start the maintenance and Spark as a run does; the locations are those that are deployed."""
+    with ExitStack() as stack:
+        schedule = Schedule(all_jobs(agent))
+        schedule.start()
+        stack.callback(schedule.stop)
+        spark = start_spark(Settings(home=home))
+        stack.callback(spark.close)
+        intake = Intake(agent)
+        outcomes: list[RangeOutcome] = []
+        [host] = agent.hosts().values()
+        flow = ReceiveFlow(spark, agent.database, host, intake.postpone, outcomes.append)
+        flow.start()
+        stack.callback(flow.stop)
+        yield Lane(agent, spark, flow, intake, deployed_locations(agent), outcomes)
+
+
+def deployed_locations(agent: Agent) -> dict[int, ReceiveLocation]:
+    return {id_: ReceiveLocation.from_definition(id_, host, kept) for id_, host, kept in agent.locations()}
+
+
+def write_files(traffic: Traffic, format_: Format, folder: Path, *, begin: int = 0) -> None:
+    """The messages from number `begin` on, in files of a few thousand; old enough on return to be complete."""
+    for start in range(begin, begin + traffic.messages, _FILE_MESSAGES):
+        numbers = range(start, min(start + _FILE_MESSAGES, begin + traffic.messages))
+        (folder / format_.mask.replace("*", f"orders-{start:09}")).write_bytes(format_.content(traffic, numbers))
+    time.sleep(MINIMUM_AGE_SECONDS)
+
+
+class Nowhere:
+    """An adapter that does nothing with a message but count it."""
+
+    def __init__(self) -> None:
+        self._sent: deque[None] = deque()  # appending is safe from many threads, counting up is not
+
+    @property
+    def sent(self) -> int:
+        return len(self._sent)
+
+    def send(self, message: Message, *, attempt: int) -> None:  # noqa: ARG002
+        self._sent.append(None)
+
+
+def _published(connection: psycopg.Connection) -> int:
+    row = connection.execute(_PUBLISHED).fetchone()
+    assert row is not None
+    return int(row[0])

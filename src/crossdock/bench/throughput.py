@@ -1,0 +1,159 @@
+"""How fast files become references in queues through the bulk lane on Spark, and how fast those are delivered.
+
+The files are complete before the clock starts, Spark runs and its workers have published before. The clock stops when
+the last message is committed. Messages and references are counted in the store, not believed.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import psycopg
+
+from crossdock.bench.ceiling import copy_ceiling, empty
+from crossdock.bench.lane import Lane, deployed_locations, running_lane, write_files
+from crossdock.bench.memory import PeakMemory
+from crossdock.bench.peer import check_peer, peer_rate
+from crossdock.bench.traffic import FORMATS, Format, Traffic, deployment
+from crossdock.messagebox.agent import Agent
+from crossdock.messagebox.embedded import EmbeddedServer
+from crossdock.receive.interchange import IntakeItem, Interchange
+
+_CEILING_MESSAGES, _CEILING_BATCH = 50_000, 2_500
+_WARM_UP_MESSAGES, _WARM_UP_ROUNDS = 10_000, 2
+_COUNT = """
+    SELECT (SELECT count(*) FROM message),
+           (SELECT count(DISTINCT context -> 'promoted' ->> 'OrderId') FROM message),
+           (SELECT count(*) FROM queue),
+           (SELECT count(*) FROM (SELECT DISTINCT message_id, subscription_id FROM queue) AS pair)
+"""
+
+Progress = Callable[[str], None]
+Figures = dict[str, Any]
+
+
+def bench_throughput(traffic: Traffic, *, format_: str, database: str, peer_url: str, progress: Progress) -> Figures:
+    """Every figure of one run; rates are of wall-clock seconds. With `peer_url` the same goes through RabbitMQ."""
+    if peer_url:
+        check_peer(peer_url)
+    with tempfile.TemporaryDirectory(prefix="crossdock-bench-") as name:
+        home, folder = Path(name), Path(name) / "in"
+        folder.mkdir()
+        with _messagebox(database, home) as agent:
+            progress(f"deploying {traffic.subscriptions:,} subscriptions")
+            agent.deploy(deployment(traffic, FORMATS[format_], folder))
+            ceilings = [_ceiling(agent, traffic, FORMATS[format_], progress)]
+            progress("starting Spark")
+            with running_lane(agent, home) as lane:
+                figures = _through(lane, traffic, FORMATS[format_], folder, progress)
+            empty(agent.database)
+            ceilings.append(_ceiling(agent, traffic, FORMATS[format_], progress))
+    return {
+        **_figures(traffic, format_, ceilings, figures),
+        **(_peer(traffic, peer_url, figures["published_per_s"], progress) if peer_url else {}),
+    }
+
+
+def _figures(traffic: Traffic, format_: str, ceilings: Sequence[float], figures: Figures) -> Figures:
+    return {
+        "messages": traffic.messages,
+        "subscriptions": traffic.subscriptions,
+        "references_per_message": traffic.copies,
+        "body_bytes": traffic.body,
+        "format": format_,
+        "copy_ceiling_per_s": round(mean(ceilings)),
+        "ratio_to_copy": round(figures["published_per_s"] / mean(ceilings), 3),
+        **figures,
+        "copy_ceiling_per_s_each": [round(each) for each in ceilings],
+    }
+
+
+def _peer(traffic: Traffic, url: str, ours: float, progress: Progress) -> Figures:
+    rate = peer_rate(traffic, url, progress)
+    return {"peer": "rabbitmq", "peer_per_s": round(rate, 1), "ratio_to_peer": round(ours / rate, 1)}
+
+
+@contextmanager
+def _messagebox(database: str, home: Path) -> Iterator[Agent]:
+    """A fresh one: in an embedded PostgreSQL of its own, or in the empty database that was given."""
+    server = None if database else EmbeddedServer(home)
+    try:
+        with Agent(server.acquire() if server else database, connections=12) as agent:
+            agent.create()
+            yield agent
+    finally:
+        if server:
+            server.release()
+
+
+def _ceiling(agent: Agent, traffic: Traffic, format_: Format, progress: Progress) -> float:
+    """Of rows as the lane makes them: the messages have been through the pipeline of the location."""
+    progress("the same rows by COPY alone")
+    batches = _interchanges(agent, replace(traffic, messages=min(traffic.messages, _CEILING_MESSAGES)), format_)
+    rate = copy_ceiling(agent.database, agent.router(), batches)
+    empty(agent.database)
+    return rate
+
+
+def _interchanges(agent: Agent, traffic: Traffic, format_: Format) -> Sequence[Interchange]:
+    [location], box = deployed_locations(agent).values(), agent.box_number()
+    made = []
+    for start in range(0, traffic.messages, _CEILING_BATCH):
+        content = format_.content(traffic, range(start, min(start + _CEILING_BATCH, traffic.messages)))
+        made.append(
+            location.interchange(IntakeItem(start + 1, location.id, b"1:1:1:bench", len(content)), box, content)
+        )
+    return made
+
+
+def _through(lane: Lane, traffic: Traffic, format_: Format, folder: Path, progress: Progress) -> Figures:
+    """Warm up, publish, count, deliver."""
+    progress("warming up")
+    few = replace(traffic, messages=min(traffic.messages, _WARM_UP_MESSAGES))
+    for _ in range(_WARM_UP_ROUNDS if few.messages < traffic.messages else 1):
+        write_files(few, format_, folder)
+        lane.publish(few.messages)
+        lane.deliver(few.messages * few.copies)
+    lane.stages()
+    empty(lane.agent.database)
+    delivered_before = lane.agent.statistics().delivered
+    progress(f"writing {traffic.messages:,} messages to files")
+    write_files(traffic, format_, folder)
+    memory = PeakMemory(lane.spark.process.pid)
+    memory.start()
+    progress(f"publishing {traffic.messages:,} messages")
+    publishing = lane.publish(traffic.messages)
+    stages = lane.stages()
+    progress("counting")
+    messages, different, references, pairs = _count(lane.agent.database)
+    expected = traffic.messages * traffic.copies
+    progress(f"delivering {references:,} references")
+    delivering = lane.deliver(references)
+    memory.stop()
+    delivered = lane.agent.statistics().delivered - delivered_before
+    return {
+        "published_per_s": round(traffic.messages / publishing),
+        "delivered_per_s": round(references / delivering),
+        "lost": traffic.messages - different + expected - min(pairs, delivered),
+        "doubled": messages - different + max(references, delivered) - pairs,
+        "stages": {
+            **{name: round(seconds, 2) for name, seconds in stages.items()},
+            "publish_wall": round(publishing, 2),
+            "deliver_wall": round(delivering, 2),
+        },
+        "peak_memory": memory.peak,
+    }
+
+
+def _count(database: str) -> tuple[int, int, int, int]:
+    """(messages, different orders, references, different references) in the store."""
+    with psycopg.connect(database, options="-csearch_path=crossdock") as connection:
+        row = connection.execute(_COUNT).fetchone()
+    assert row is not None
+    return row[0], row[1], row[2], row[3]

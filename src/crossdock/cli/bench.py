@@ -1,0 +1,88 @@
+"""The benchmarks as commands. Each imports what it needs when it runs, so that `--help` answers at once."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from crossdock.cli.output import Format
+
+bench = typer.Typer(help="Measure how fast it is, with baselines taken in the same run.", no_args_is_help=True)
+
+Output = Annotated[Format, typer.Option("-o", "--output", help="How to print.")]
+EmptyDatabase = Annotated[str, typer.Option(help="An empty database to use, instead of an embedded one.")]
+
+
+class FileFormat(StrEnum):
+    JSONL = "jsonl"
+    CSV = "csv"
+    XML = "xml"
+
+
+class Peer(StrEnum):
+    RABBITMQ = "rabbitmq"
+
+
+@bench.command("matching")
+def bench_matching(
+    subscriptions: Annotated[int, typer.Option(min=1, help="How many subscriptions.")] = 10_000,
+    case: Annotated[str, typer.Option(help="core, full, zipf, hot, range, widerange or neq.")] = "core",
+    output: Output = Format.TABLE,
+) -> None:
+    """Match generated messages against generated subscriptions; rates are per CPU second of one core."""
+    from crossdock.bench.matching import bench_matching as measure
+    from crossdock.cli.output import print_figures
+
+    print_figures(measure(subscriptions, case), output)
+
+
+@bench.command("queue")
+def bench_queue(
+    messages: Annotated[int, typer.Option(min=1, help="How many messages in each round.")] = 50_000,
+    subscriptions: Annotated[int, typer.Option(min=3, help="How many subscriptions; three match.")] = 1_000,
+    body: Annotated[int, typer.Option(min=0, help="Bytes in the body of a message.")] = 1_024,
+    rounds: Annotated[int, typer.Option(min=1, help="Publishing and its baseline take turns so often.")] = 3,
+    reader_seconds: Annotated[float, typer.Option(min=0, help="How long a reader stays in its transaction.")] = 60.0,
+    database: EmptyDatabase = "",
+    output: Output = Format.TABLE,
+) -> None:
+    """Publish and deliver messages as fast as the MessageBox can, against plain COPY of the same rows."""
+    from crossdock.bench.queue import bench_queue as measure
+    from crossdock.cli.output import print_figures, stages
+
+    with stages() as show:
+        figures = measure(
+            messages=messages,
+            subscriptions=subscriptions,
+            body=body,
+            rounds=rounds,
+            reader_seconds=reader_seconds,
+            database=database,
+            progress=show,
+        )
+    print_figures(figures, output)
+
+
+@bench.command("throughput")
+def bench_throughput(
+    messages: Annotated[int, typer.Option(min=1, help="How many messages.")] = 200_000,
+    subscriptions: Annotated[int, typer.Option(min=1, help="How many subscriptions.")] = 1_000,
+    copies: Annotated[int, typer.Option(min=1, help="How many of them want each message.")] = 3,
+    body: Annotated[int, typer.Option(min=0, help="Bytes in the body of a message.")] = 1_024,
+    format_: Annotated[FileFormat, typer.Option("--format", help="What the files hold.")] = FileFormat.JSONL,
+    peer: Annotated[Peer | None, typer.Option(help="Send the same through another broker.")] = None,
+    peer_url: Annotated[str, typer.Option(help="Where that is.")] = "amqp://guest:guest@127.0.0.1:5672",
+    database: EmptyDatabase = "",
+    output: Output = Format.TABLE,
+) -> None:
+    """Take files in through Spark and deliver them to nowhere, against plain COPY and another broker."""
+    from crossdock.bench.throughput import bench_throughput as measure
+    from crossdock.bench.traffic import Traffic
+    from crossdock.cli.output import print_figures, stages
+
+    traffic = Traffic(messages, subscriptions, copies, body)
+    with stages() as show:
+        figures = measure(traffic, format_=format_, database=database, peer_url=peer_url if peer else "", progress=show)
+    print_figures(figures, output)
