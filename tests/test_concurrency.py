@@ -97,7 +97,7 @@ def test_nothing_is_lost_doubled_or_left_behind_when_everybody_works_at_once(age
     assert floor.doubled == []
     assert_everybody_got_what_they_wanted(floor, published)
     for pair in range(PAIRS):
-        assert_order_was_kept(floor, [each for each in interchanges[pair::PAIRS] if each in published])
+        assert_order_was_kept(floor, [each for each in interchanges[pair::PAIRS] if each.sequence in floor.published])
     assert agent.statistics().ports == Counter(port for port, _, _ in floor.delivered.elements())
     assert_spool_is_empty(floor)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -46,6 +47,17 @@ class RangedReceiveAdapter(ReceiveAdapter, Protocol):
 
     def read_range(self, identity: bytes, start: int, length: int) -> bytes | None:
         """So many bytes, fewer only at the end; None if it vanished or changed since it was listed."""
+
+
+@runtime_checkable
+class BatchReceiveAdapter(ReceiveAdapter, Protocol):
+    """One for which many small sources at once are much quicker than one after the other."""
+
+    def read_batch(self, identities: Sequence[bytes]) -> Sequence[bytes | None]:
+        """As `read`, for each of them."""
+
+    def acknowledge_batch(self, identities: Sequence[bytes]) -> None:
+        """As `acknowledge`, for all of them; if it fails, some may be done."""
 
 
 class SendAdapter(Protocol):

@@ -11,13 +11,13 @@ import fcntl
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event, Lock, Thread
-from typing import IO, Any
+from typing import IO
 
 from crossdock.application.store import Store
 from crossdock.dataflow.receive import ReceiveFlow
@@ -31,7 +31,7 @@ from crossdock.messagebox.caching import EpochWatch
 from crossdock.messagebox.deployment import Deployment
 from crossdock.messagebox.rows import Statistics
 from crossdock.receive.intake import Intake
-from crossdock.receive.location import ReceiveLocation
+from crossdock.receive.location import ReceiveLocation, locations_at_work
 from crossdock.send.port import SendPort
 from crossdock.settings import Settings
 
@@ -285,8 +285,8 @@ class Runtime:
             epoch = self._agent.epoch()
             if epoch == self._epoch:
                 return
-            self._locations = _at_work(self._agent.locations())
-            self._disabled = _at_work(self._agent.locations(enabled=False))
+            self._locations = locations_at_work(self._agent.locations())
+            self._disabled = locations_at_work(self._agent.locations(enabled=False))
             self._ports = {id_: SendPort.from_definition(kept) for id_, _, kept in self._agent.services()}
             self._epoch = epoch
 
@@ -295,7 +295,3 @@ class Runtime:
         if service_id not in self._ports:
             self._refresh()
         return self._ports.get(service_id)
-
-
-def _at_work(definitions: Iterable[tuple[int, int, dict[str, Any]]]) -> dict[int, ReceiveLocation]:
-    return {id_: ReceiveLocation.from_definition(id_, host, kept) for id_, host, kept in definitions}

@@ -10,7 +10,9 @@ import gc
 import logging
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,13 +22,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
+from crossdock.adapter.contract import BatchReceiveAdapter
 from crossdock.dataflow.session import Spark
 from crossdock.dataflow.source import IntakeSource
 from crossdock.errors import CrossdockError, TransientError, UnavailableError
 from crossdock.messagebox.agent import Agent, EpochMovedError
 from crossdock.messagebox.rows import Published
 from crossdock.receive.interchange import IntakeItem, Interchange
-from crossdock.receive.location import LARGE_BYTES, ReceiveLocation
+from crossdock.receive.location import LARGE_BYTES, ReceiveLocation, locations_at_work
 
 _TRIGGER = "200 milliseconds"
 _INTERCHANGES_PER_TRANSACTION = 500
@@ -180,11 +183,12 @@ class _Worker:
         self._refresh()
         pending: list[tuple[IntakeItem, Interchange]] = []
         size, began = 0, time.perf_counter()
+        contents = self._read_batches(items)
         for item in items:
             if (ranges := self._ranges(item)) is not None:
                 yield from self._publish_ranges(item, ranges)
                 continue
-            outcome = self._read(item)
+            outcome = self._read(item, contents)
             if isinstance(outcome, Interchange):
                 pending.append((item, outcome))
                 size += item.size
@@ -199,10 +203,7 @@ class _Worker:
     def _refresh(self) -> None:
         epoch = self.agent.location_epoch()
         if epoch != self.epoch:
-            definitions = self.agent.locations()
-            self.locations = {
-                id_: ReceiveLocation.from_definition(id_, host, stored) for id_, host, stored in definitions
-            }
+            self.locations = locations_at_work(self.agent.locations())
             self.epoch = epoch
 
     def _ranges(self, item: IntakeItem) -> Iterator[Interchange] | None:
@@ -235,6 +236,7 @@ class _Worker:
             if not published.interchanges:
                 return  # another task is at the same source
             yield _published(published, read, started)
+            gc.collect()  # this may be one long task
 
     def _publish_range(self, item: IntakeItem, interchange: Interchange) -> Published:
         try:
@@ -245,13 +247,31 @@ class _Worker:
             reason = f"the MessageBox cannot hold it: {type(error).__name__}: {error}"
             return self.agent.publish([self.locations[item.location_id].failed_range(item, interchange, reason)])
 
-    def _read(self, item: IntakeItem) -> Interchange | str | None:
+    def _read_batches(self, items: list[IntakeItem]) -> dict[int, bytes | None]:
+        """The content of sources that are read many at once, by their sequence."""
+        batches: defaultdict[int, list[IntakeItem]] = defaultdict(list)
+        for item in items:
+            batches[item.location_id].append(item)
+        contents: dict[int, bytes | None] = {}
+        for location_id, batch in batches.items():
+            location = self.locations.get(location_id)
+            if location is not None and isinstance(location.adapter, BatchReceiveAdapter):
+                with suppress(TransientError):  # reading them one by one fails in the same way, and says so
+                    found = location.adapter.read_batch([item.identity for item in batch])
+                    contents |= {item.sequence: content for item, content in zip(batch, found, strict=True)}
+        return contents
+
+    def _read(self, item: IntakeItem, contents: Mapping[int, bytes | None]) -> Interchange | str | None:
         """An interchange, a reason why it cannot be read now, or None if there is nothing to publish any more."""
         location = self.locations.get(item.location_id)
         if location is None:
             return "its receive location is disabled"
         try:
-            interchange = location.receive(item, self.box)
+            if item.sequence in contents:
+                content = contents[item.sequence]
+                interchange = None if content is None else location.interchange(item, self.box, content)
+            else:
+                interchange = location.receive(item, self.box)
         except TransientError as error:
             return f"Receive location {location.definition.name!r}: {error}"
         if interchange is None:

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from crossdock.adapter.contract import BatchReceiveAdapter
 from crossdock.errors import TransientError
 from crossdock.receive.location import ReceiveLocation
 
@@ -73,14 +76,27 @@ class Intake:
         """Remove every published source, then its ledger row, in that order."""
         after = 0
         while settled := self.ledger.settled_intake(after=after):
+            rows: defaultdict[int, list[tuple[int, bytes]]] = defaultdict(list)
+            for sequence, location_id, identity in settled:
+                rows[location_id].append((sequence, identity))
             self.ledger.forget_intake(
                 [
                     sequence
-                    for sequence, location_id, identity in settled
-                    if location_id in locations and self._remove(locations[location_id], identity)
+                    for location_id, published in rows.items()
+                    if location_id in locations
+                    for sequence in self._removed(locations[location_id], published)
                 ]
             )
             after = settled[-1][0]
+
+    def _removed(self, location: ReceiveLocation, published: Sequence[tuple[int, bytes]]) -> list[int]:
+        """Remove sources, many at once where that is quicker; gives the sequences of those that are gone."""
+        if isinstance(location.adapter, BatchReceiveAdapter):
+            with suppress(TransientError):  # one by one, the others are not held up
+                location.adapter.acknowledge_batch([identity for _, identity in published])
+                self._known.get(location.id, set()).difference_update(identity for _, identity in published)
+                return [sequence for sequence, _ in published]
+        return [sequence for sequence, identity in published if self._remove(location, identity)]
 
     def postpone(self, sequence: int, identity: bytes, reason: str) -> None:
         """A source could not be read: leave it alone for a while, then list it again."""

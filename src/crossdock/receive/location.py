@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from crossdock.adapter.contract import RangedReceiveAdapter, ReceiveAdapter
 from crossdock.adapter.registry import printable_address, receive_adapter
-from crossdock.errors import DocumentError, PromotionError, TransientError
+from crossdock.errors import ApplicationError, DocumentError, PromotionError, TransientError
 from crossdock.message.context import Context
 from crossdock.message.message import Message, MessageId, Part, message_id
 from crossdock.message.property import Value
@@ -246,3 +246,14 @@ def _whole_lines(adapter: RangedReceiveAdapter, item: IntakeItem, start: int) ->
                 f"{adapter.name(item.identity)} has a line of more than {SIZE_LIMIT_BYTES:,} bytes at byte {start + 1}"
             )
     return content
+
+
+def locations_at_work(definitions: Iterable[tuple[int, int, Mapping[str, Any]]]) -> dict[int, ReceiveLocation]:
+    """Locations by their id; one that cannot work here, for want of a driver or a module, does not stop the others."""
+    working = {}
+    for id_, host, stored in definitions:
+        try:
+            working[id_] = ReceiveLocation.from_definition(id_, host, stored)
+        except (ApplicationError, ValidationError) as error:
+            logger.error("Receive location %r cannot work here: %s", stored.get("name"), error)
+    return working
