@@ -34,7 +34,6 @@ TOTAL = """<xsl:stylesheet version="1.0" xmlns:xsl="http://www.w3.org/1999/XSL/T
   </xsl:stylesheet>"""
 STEALING = XSLT.replace("<Invoice>", "<Invoice><xsl:copy-of select=\"document('/etc/hostname')\"/>")
 COMPONENTS = """
-from dataclasses import replace
 from crossdock.errors import DocumentError
 
 def unmask(content):
@@ -46,7 +45,7 @@ def halves(content):
 def tag(document):
     if document.promoted.get("Region") == "forbidden":
         raise DocumentError("it comes from a forbidden region")
-    return replace(document, promoted={**document.promoted, "Region": document.promoted["Region"].lower()})
+    return document.changed(promoted={**document.promoted, "Region": document.promoted["Region"].lower()})
 
 def broken(document):
     raise ZeroDivisionError("oops")

@@ -6,7 +6,6 @@ Kept as JSON in the spool: text as a string, every other type as `{"<type>": "<t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -16,15 +15,14 @@ from crossdock.message.property import PropertyType, Value, format_value, parse_
 _to_json = msgspec.json.Encoder().encode
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(msgspec.Struct, frozen=True):
     """Immutable; `promote` and `write` give a new one. Writing demotes, writing None removes.
 
     Only a host that has all the `labels` of a message is given it.
     """
 
-    promoted: Mapping[str, Value] = field(default_factory=dict)
-    written: Mapping[str, Value] = field(default_factory=dict)
+    promoted: Mapping[str, Value] = msgspec.field(default_factory=dict)
+    written: Mapping[str, Value] = msgspec.field(default_factory=dict)
     labels: frozenset[str] = frozenset()
 
     def promote(self, name: str, value: Value) -> Context:

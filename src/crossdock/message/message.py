@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import BinaryIO, NewType
 from uuid import UUID
+
+from msgspec import Struct
 
 from crossdock.message.context import Context
 
@@ -16,8 +17,7 @@ BOX_BITS = 38
 _CHUNK_BYTES = 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Struct, frozen=True):
     """A named run of bytes."""
 
     name: str
@@ -27,8 +27,7 @@ class Part:
         yield self.body
 
 
-@dataclass(frozen=True, slots=True)
-class StreamedPart:
+class StreamedPart(Struct, frozen=True):
     """A part that is too large to hold; every call of `open` reads it from its beginning."""
 
     name: str
@@ -41,8 +40,7 @@ class StreamedPart:
                 yield chunk
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(Struct, frozen=True):
     """What a subscriber gets. The first part is the body."""
 
     id: MessageId

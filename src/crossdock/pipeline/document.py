@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from msgspec import Struct, field, structs
 
 from crossdock.errors import PromotionError
 from crossdock.message.property import PropertyType, Value, parse_value
@@ -12,8 +14,7 @@ from crossdock.message.property import PropertyType, Value, parse_value
 Path = TypeVar("Path")
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(Struct, frozen=True):
     """`error` says why it cannot be routed; then nothing is promoted from it and its bytes are kept as they came.
 
     A `piece` was found inside a source; it is not the source as it came.
@@ -25,6 +26,10 @@ class Document:
     written: Mapping[str, Value] = field(default_factory=dict)
     error: str | None = None
     piece: bool = True
+
+    def changed(self, **changes: Any) -> Document:
+        """The same but for this: body, type, promoted, written."""
+        return structs.replace(self, **changes)
 
     def failed(self, reason: str) -> Document:
         return Document(self.body, self.type, error=reason, piece=self.piece)

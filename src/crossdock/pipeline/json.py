@@ -14,7 +14,8 @@ import msgspec
 import numpy as np
 
 from crossdock.errors import ApplicationError, DocumentError, PromotionError
-from crossdock.pipeline.document import Document, LineReader, Promoter
+from crossdock.message.property import PropertyType
+from crossdock.pipeline.document import Document, LineReader, Promoter, Promotion
 
 Split = Literal["document", "array", "lines"]
 Path = tuple[str | int, ...]
@@ -34,7 +35,7 @@ class JsonDisassembler:
         self._type = type_
         self._promoter = promoter
         self._split = split
-        self._fields = _Fields([promotion.path for promotion in promoter.promotions])
+        self._fields = _Fields(promoter.promotions)
 
     def disassemble(self, content: bytes, *, piece: bool = False) -> Iterator[Document]:
         body = content.removeprefix(_BOM)
@@ -81,50 +82,60 @@ class JsonDisassembler:
 class _Fields:
     """Reads all fields of an ordinary document in one go: an object in which every path leads through objects."""
 
-    def __init__(self, paths: Sequence[Path]) -> None:
+    def __init__(self, promotions: Sequence[Promotion[Path]]) -> None:
         tree: dict[str, Any] = {}
-        usable = all(_grow(tree, path) for path in paths)
-        self._decoder = msgspec.json.Decoder(_struct(tree)) if usable else None
-        self._places = [_places(tree, path) for path in paths] if usable else []
+        usable = bool(promotions) and all(_grow(tree, each.path, each.type) for each in promotions)
+        self._typed = msgspec.json.Decoder(_struct(tree, typed=True)) if usable else None
+        self._untyped = msgspec.json.Decoder(_struct(tree, typed=False)) if usable else None
+        self._places = [_places(tree, each.path) for each in promotions] if usable else []
+        self._flat = usable and all(len(places) == 1 for places in self._places)
 
     def read(self, body: bytes) -> list[str | None] | None:
         """The text of each field; None if this document has to be looked at more closely."""
-        if self._decoder is None or body.count(b"{") + body.count(b"[") > NESTING_LIMIT:
+        if self._untyped is None or body.count(b"{") + body.count(b"[") > NESTING_LIMIT:
             return None
         try:
             body.decode()
-            found = self._decoder.decode(body)
+            found = self._decoded(body)
+            if self._flat:
+                return [_text(getattr(found, place)) for (place,) in self._places]
             return [_text(_follow(found, places)) for places in self._places]
         except (UnicodeDecodeError, msgspec.DecodeError, PromotionError):
             return None
 
+    def _decoded(self, body: bytes) -> Any:
+        assert self._untyped is not None
+        if self._typed is not None:
+            try:
+                return self._typed.decode(body)
+            except msgspec.ValidationError:
+                self._typed = None  # these documents write text as numbers, or the like
+        return self._untyped.decode(body)
 
-def _grow(tree: dict[str, Any], path: Path) -> bool:
+
+def _grow(tree: dict[str, Any], path: Path, type_: PropertyType) -> bool:
     """Add a path of names; False if it has numbers in it, or goes through the end of another."""
     for step in path[:-1]:
-        if isinstance(step, int) or tree.get(step, {}) is None:
+        if isinstance(step, int) or not isinstance(tree.get(step, {}), dict):
             return False
         tree = tree.setdefault(step, {})
     last = path[-1]
-    if isinstance(last, int) or tree.get(last) is not None:
+    if isinstance(last, int) or last in tree:
         return False
-    tree[last] = None
+    tree[last] = type_
     return True
 
 
-def _struct(tree: Mapping[str, Any]) -> type[msgspec.Struct]:
+def _struct(tree: Mapping[str, Any], *, typed: bool) -> type[msgspec.Struct]:
     """A type with just these fields, called f0, f1 and so on; what else a document holds is skipped."""
-    return msgspec.defstruct(
-        "Fields",
-        [
-            (
-                f"f{number}",
-                msgspec.Raw | msgspec.UnsetType if below is None else _struct(below) | None | msgspec.UnsetType,
-                msgspec.field(name=name, default=msgspec.UNSET),
-            )
-            for number, (name, below) in enumerate(tree.items())
-        ],
-    )
+    fields = []
+    for number, (name, below) in enumerate(tree.items()):
+        if isinstance(below, dict):
+            kind: Any = _struct(below, typed=typed) | None
+        else:
+            kind = str | None if typed and below is PropertyType.TEXT else msgspec.Raw
+        fields.append((f"f{number}", kind | msgspec.UnsetType, msgspec.field(name=name, default=msgspec.UNSET)))
+    return msgspec.defstruct("Fields", fields, gc=False)
 
 
 def _places(tree: Mapping[str, Any], path: Path) -> tuple[str, ...]:
@@ -133,14 +144,14 @@ def _places(tree: Mapping[str, Any], path: Path) -> tuple[str, ...]:
     for step in path:
         assert isinstance(step, str)
         places.append(f"f{list(tree).index(step)}")
-        tree = tree[step] or {}
+        tree = tree[step] if isinstance(tree[step], dict) else {}
     return tuple(places)
 
 
 def _follow(found: Any, places: Sequence[str]) -> Any:
     for place in places:
         if found is None or found is msgspec.UNSET:
-            return msgspec.UNSET
+            return None
         found = getattr(found, place)
     return found
 
@@ -177,8 +188,10 @@ def find(body: bytes, path: Sequence[str | int]) -> str | None:
 
 def _text(value: Any) -> str | None:
     """The text of a value: of a string its characters, of anything else what is written."""
-    if value is msgspec.UNSET:
+    if value is None or value is msgspec.UNSET:
         return None
+    if type(value) is str:
+        return value
     text = bytes(value).strip(_BLANK)
     if text == b"null":
         return None

@@ -7,7 +7,7 @@ keeps the good documents and reports the bad ones; a standard one is all or noth
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from crossdock.errors import DocumentError, PromotionError
@@ -80,7 +80,7 @@ class ReceivePipeline:
         if failed is None or (len(documents) > 1 and not self.standard):
             return documents
         if len(documents) == 1:
-            return [replace(failed, piece=piece or failed.body is not content)]
+            return [failed.changed(piece=piece or failed.body is not content)]
         reason = f"{failed.error} (all of the file is kept back: its interchange is standard)"
         return [Document(content, error=reason, piece=piece)]
 

@@ -57,13 +57,17 @@ class ReceiveLocation:
     adapter: ReceiveAdapter
     pipeline: ReceivePipeline
     address: str
+    transport: str
+    labels: frozenset[str]
 
     @classmethod
     def from_definition(cls, id_: int, host_id: int, stored: Mapping[str, Any]) -> ReceiveLocation:
         definition = LocationDefinition.model_validate(stored)
         adapter = receive_adapter(definition.adapter, definition.address, definition.options)
         address = printable_address(definition.adapter, definition.address)
-        return cls(id_, host_id, definition, adapter, receive_pipeline(definition.pipeline), address)
+        pipeline = receive_pipeline(definition.pipeline)
+        transport, labels = definition.adapter.upper(), frozenset(definition.labels)
+        return cls(id_, host_id, definition, adapter, pipeline, address, transport, labels)
 
     def receive(self, item: IntakeItem, box: int) -> Interchange | None:
         """Read a source and run the pipeline; None if it vanished or changed since it was listed."""
@@ -93,7 +97,7 @@ class ReceiveLocation:
     def _ranges(
         self, adapter: RangedReceiveAdapter, item: IntakeItem, box: int, read: LineReader, start: int, received: int
     ) -> Iterator[Interchange]:
-        source, interchange = adapter.name(item.identity), message_id(box, item.sequence, 0)
+        source, interchange = adapter.name(item.identity), str(message_id(box, item.sequence, 0))
         while start < item.size:
             content = _whole_lines(adapter, item, start)
             if content is None:
@@ -124,7 +128,7 @@ class ReceiveLocation:
         first = min(each.id for each in (*interchange.messages, *(failure.message for failure in interchange.failures)))
         document = Document(content, error=reason)
         source = self.adapter.name(item.identity)
-        message = self._message(first, first, source, 0, document, last=interchange.last)
+        message = self._message(first, str(first), source, 0, document, last=interchange.last)
         made = self._sorted(item.sequence, self.host_id, [message], [document])
         return replace(made, range_start=start, range_end=end, last=interchange.last)
 
@@ -147,7 +151,7 @@ class ReceiveLocation:
         piece = suspended.context.get(_STAGE) == _DISASSEMBLED
         documents = self._execute(source, suspended.body, piece=piece)
         numbered = [(ids(), document) for document in documents]
-        interchange = numbered[0][0] if numbered else suspended.id
+        interchange = str(numbered[0][0] if numbered else suspended.id)
         made = [
             self._message(id_, interchange, source, n, document, last=n == len(numbered) - 1)
             for n, (id_, document) in enumerate(numbered)
@@ -166,7 +170,7 @@ class ReceiveLocation:
             return [Document(content, error=f"the pipeline failed: {type(error).__name__}: {error}")]
 
     def _interchange(self, item: IntakeItem, box: int, documents: Sequence[Document]) -> Interchange:
-        source, interchange = self.adapter.name(item.identity), message_id(box, item.sequence, 0)
+        source, interchange = self.adapter.name(item.identity), str(message_id(box, item.sequence, 0))
         messages = [
             self._message(
                 message_id(box, item.sequence, n), interchange, source, n, document, last=n == len(documents) - 1
@@ -176,29 +180,30 @@ class ReceiveLocation:
         return self._sorted(item.sequence, self.host_id, messages, documents)
 
     def _message(
-        self, id_: MessageId, interchange: MessageId, source: str, position: int, document: Document, *, last: bool
+        self, id_: MessageId, interchange: str, source: str, position: int, document: Document, *, last: bool
     ) -> Message:
-        received: dict[str, Value] = {
+        promoted: dict[str, Value] = {
             "BTS.ReceivePortName": self.definition.port,
             "BTS.InboundTransportLocation": self.address,
-            "BTS.InboundTransportType": self.definition.adapter.upper(),
+            "BTS.InboundTransportType": self.transport,
             "BTS.InterchangeSequenceNumber": position + 1,
             "BTS.LastInterchangeMessage": last,
+            **document.promoted,
         }
         written: dict[str, Value] = {
             **document.written,
             "BTS.ReceiveLocationName": self.definition.name,
-            "BTS.InterchangeID": str(interchange),
+            "BTS.InterchangeID": interchange,
             "BTS.MessageID": str(id_),
             "FILE.ReceivedFileName": source,
         }
-        if document.error is not None and document.piece:
-            written[_STAGE] = _DISASSEMBLED
-        promoted = {**received, **document.promoted}
-        if document.error is not None and self.definition.route_failures:
-            promoted, written = self._error_report(document), {**promoted, **written, _DESCRIPTION: document.error}
-        context = Context(promoted, written, frozenset(self.definition.labels))
-        return Message(id_, context, (Part("body", document.body),))
+        if document.error is not None:
+            if document.piece:
+                written[_STAGE] = _DISASSEMBLED
+            if self.definition.route_failures:
+                written = {**promoted, **written, _DESCRIPTION: document.error}
+                promoted = self._error_report(document)
+        return Message(id_, Context(promoted, written, self.labels), (Part("body", document.body),))
 
     def _error_report(self, document: Document) -> dict[str, Value]:
         """What is promoted from a failed message that is routed: only that it failed, and where."""
