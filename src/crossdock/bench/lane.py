@@ -31,6 +31,7 @@ _ROUND_SECONDS = 0.25
 _LOOK_SECONDS = 0.02
 _SETTLE_SECONDS = 5.0
 _STUCK_SECONDS = 300.0
+_LATENCY_FILES, _LATENCY_SECONDS = 100, 10.0
 _PUBLISHED = """
     SELECT (SELECT coalesce(sum(received), 0) FROM publication)
          + (SELECT coalesce(sum(received), 0) FROM publication_total)
@@ -66,6 +67,27 @@ class Lane:
             seconds = time.perf_counter() - began
         self.intake.acknowledge(self.locations)
         return seconds
+
+    def latency(self, traffic: Traffic, format_: Format, folder: Path) -> list[float]:
+        """Seconds from a file being written to its message being committed, for ten small files a second."""
+        written: list[float] = []
+        seen: list[float] = []
+        with psycopg.connect(self.agent.database, options="-csearch_path=crossdock", autocommit=True) as connection:
+            before = _published(connection)
+            round_at, next_file = 0.0, time.monotonic()
+            while len(seen) < _LATENCY_FILES:
+                now = time.monotonic()
+                if now >= next_file and len(written) < _LATENCY_FILES:
+                    _put(traffic, format_, folder, len(written))
+                    written.append(time.monotonic())
+                    next_file += _LATENCY_SECONDS / _LATENCY_FILES
+                if now >= round_at:
+                    self.intake.round(self.locations, {})
+                    round_at = now + _ROUND_SECONDS
+                new = _published(connection) - before - len(seen)
+                seen += [time.monotonic()] * new
+                time.sleep(_LOOK_SECONDS / 4)
+        return [end - begin for begin, end in zip(written, seen, strict=True)]
 
     def deliver(self, references: int) -> float:
         """Let a host instance deliver so many references to nowhere, until the queue is empty."""
@@ -128,6 +150,14 @@ def write_files(traffic: Traffic, format_: Format, folder: Path, *, begin: int =
         numbers = range(start, min(start + _FILE_MESSAGES, begin + traffic.messages))
         (folder / format_.mask.replace("*", f"orders-{start:09}")).write_bytes(format_.content(traffic, numbers))
     time.sleep(MINIMUM_AGE_SECONDS)
+
+
+def _put(traffic: Traffic, format_: Format, folder: Path, number: int) -> None:
+    """One message in a file that appears at once."""
+    content = format_.content(traffic, range(number, number + 1))
+    hidden = folder / f".{number}"
+    hidden.write_bytes(content)
+    hidden.rename(folder / format_.mask.replace("*", f"single-{number:09}"))
 
 
 class Nowhere:

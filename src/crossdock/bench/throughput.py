@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from statistics import mean
+from statistics import mean, median
 from typing import Any
 
 import psycopg
 
+from crossdock.adapter.file import MINIMUM_AGE_SECONDS
 from crossdock.bench.ceiling import copy_ceiling, empty
 from crossdock.bench.lane import Lane, deployed_locations, running_lane, write_files
 from crossdock.bench.memory import PeakMemory
@@ -29,7 +30,7 @@ _CEILING_MESSAGES, _CEILING_BATCH = 50_000, 2_500
 _WARM_UP_MESSAGES, _WARM_UP_ROUNDS = 10_000, 2
 _COUNT = """
     SELECT (SELECT count(*) FROM message),
-           (SELECT count(DISTINCT context -> 'promoted' ->> 'OrderId') FROM message),
+           (SELECT count(*) FROM (SELECT DISTINCT context -> 'promoted' ->> 'OrderId' FROM message) AS number),
            (SELECT count(*) FROM queue),
            (SELECT count(*) FROM (SELECT DISTINCT message_id, subscription_id FROM queue) AS pair)
 """
@@ -137,11 +138,17 @@ def _through(lane: Lane, traffic: Traffic, format_: Format, folder: Path, progre
     delivering = lane.deliver(references)
     memory.stop()
     delivered = lane.agent.statistics().delivered - delivered_before
+    progress("ten files a second")
+    latencies = sorted(lane.latency(traffic, format_, folder))
     return {
         "published_per_s": round(traffic.messages / publishing),
         "delivered_per_s": round(references / delivering),
         "lost": traffic.messages - different + expected - min(pairs, delivered),
         "doubled": messages - different + max(references, delivered) - pairs,
+        # A file counts as complete when it has not changed for a while.
+        "file_latency_p50_ms": _milliseconds(median(latencies) - MINIMUM_AGE_SECONDS),
+        "file_latency_p99_ms": _milliseconds(latencies[int(0.99 * len(latencies))] - MINIMUM_AGE_SECONDS),
+        "file_latency_since_written_p50_ms": _milliseconds(median(latencies)),
         "stages": {
             **{name: round(seconds, 2) for name, seconds in stages.items()},
             "publish_wall": round(publishing, 2),
@@ -151,9 +158,14 @@ def _through(lane: Lane, traffic: Traffic, format_: Format, folder: Path, progre
     }
 
 
+def _milliseconds(seconds: float) -> int:
+    return round(seconds * 1000)
+
+
 def _count(database: str) -> tuple[int, int, int, int]:
     """(messages, different orders, references, different references) in the store."""
     with psycopg.connect(database, options="-csearch_path=crossdock") as connection:
+        connection.execute("SET work_mem = '256MB'")
         row = connection.execute(_COUNT).fetchone()
     assert row is not None
     return row[0], row[1], row[2], row[3]

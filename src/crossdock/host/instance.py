@@ -28,9 +28,8 @@ WORKERS = 8
 _CLASS = "messaging"
 _BATCH = 500
 _LINE_BATCH = 100
-_LARGEST_SHARE = 64
 _BATCHES = 200
-_QUICK_SECONDS = 0.0005
+_SHARE_SECONDS = 0.005
 _IN_MEMORY = 2_000
 _UPKEEP_SECONDS = 1.0
 _LOOK_AT_CLAIMS_SECONDS = 10.0
@@ -215,8 +214,8 @@ class HostInstance:
         if self._has_lines:
             ordered = self._agent.dequeue_ordered(self._host_id, instance, limit=_LINE_BATCH, now=now)
         self._hold(len(references) + len(ordered))
-        # One at a time where deliveries take time, else as many as make handing over cheap.
-        share = 1 if self._pace > _QUICK_SECONDS else _LARGEST_SHARE
+        # One at a time where deliveries take time, else so many that handing over costs little beside them.
+        share = max(1, min(_BATCH, int(_SHARE_SECONDS / self._pace)))
         for start in range(0, len(references), share):
             self._ready.put(_Claim(instance, references[start : start + share]))
         if ordered:
@@ -238,7 +237,7 @@ class HostInstance:
             else:
                 began = time.monotonic()
                 outcomes = [(reference, self._deliver(reference)) for reference in claim.references]
-                self._pace = (time.monotonic() - began) / len(outcomes)
+                self._pace = max((time.monotonic() - began) / len(outcomes), 1e-6)
                 self._outcomes.put((claim.instance, outcomes))
 
     def _deliver(self, reference: Reference) -> Outcome:
