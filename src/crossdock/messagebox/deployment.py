@@ -124,15 +124,38 @@ def _deploy_ports(connection: psycopg.Connection, deployment: Deployment, epoch:
     ).fetchall()
     connection.execute(statement("unenlist"), {"service": [id_ for (id_,) in gone], "epoch": epoch})
     known = {row[0]: row[1:] for row in connection.execute(statement("list_deployed"), {"names": names})}
-    for port in deployment.ports:
-        stored = _stored_groups(port.filter)
-        declared = (port.host, port.priority, port.ordered, port.two_way, port.definition, stored)
-        if known.get(port.name) != declared:
-            _deploy_port(connection, deployment.application, port, epoch)
+    changed = [
+        port
+        for port in deployment.ports
+        if known.get(port.name)
+        != (port.host, port.priority, port.ordered, port.two_way, port.definition, _stored_groups(port.filter))
+    ]
+    _change_ports(connection, deployment.application, changed, epoch)
 
 
-def _deploy_port(connection: psycopg.Connection, application: str, port: DeployedPort, epoch: int) -> None:
-    """Bring one port up to date; its subscription is made anew under the same id, unless it is unenlisted."""
+def _change_ports(connection: psycopg.Connection, application: str, ports: Sequence[DeployedPort], epoch: int) -> None:
+    """Bring ports up to date; a subscription is made anew under the same id, unless the port is unenlisted."""
+    names = [port.name for port in ports]
+    before = dict(connection.execute("SELECT name, host_id FROM service WHERE name = ANY(%s)", [names]).fetchall())
+    deployed = [_deploy_port(connection, application, port) for port in ports]
+    moved = [
+        {"service": service, "host": host}
+        for name, (service, _, host) in zip(names, deployed, strict=True)
+        if before.get(name, host) != host
+    ]
+    enlisted = [{"service": service, "epoch": epoch} for service, state, _ in deployed if state != "unenlisted"]
+    started = [{"service": service} for service, state, _ in deployed if state == "started" and before]
+    with connection.cursor() as cursor:
+        # By the thousand: these go to the server without waiting for each answer.
+        cursor.executemany(statement("move_references"), moved)
+        cursor.executemany(statement("open_line"), [{"service": service} for service, _, _ in deployed])
+        cursor.executemany(statement("enlist"), enlisted)
+        cursor.executemany(statement("insert_predicates"), enlisted)
+        cursor.executemany(statement("resume_stopped"), started)
+
+
+def _deploy_port(connection: psycopg.Connection, application: str, port: DeployedPort) -> tuple[int, str, int]:
+    """(service, state, host) of the port as it is now."""
     parameters = {
         "name": port.name,
         "application": application,
@@ -143,17 +166,9 @@ def _deploy_port(connection: psycopg.Connection, application: str, port: Deploye
         "definition": Json(port.definition),
         "predicate": Json(_stored_groups(port.filter)),
     }
-    before = connection.execute("SELECT host_id FROM service WHERE name = %s", [port.name]).fetchone()
     row = connection.execute(statement("deploy_service"), parameters).fetchone()
     assert row is not None
-    service, state, host = row
-    if before is not None and before[0] != host:
-        connection.execute(statement("move_references"), {"service": service, "host": host})
-    connection.execute(statement("open_line"), {"service": service})
-    if state != "unenlisted":
-        enlist(connection, service, epoch)
-    if state == "started":
-        connection.execute(statement("resume_stopped"), {"service": service})
+    return row[0], row[1], row[2]
 
 
 def enlist(connection: psycopg.Connection, service: int, epoch: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -32,7 +32,7 @@ class Published:
     references: int = 0
     hosts: frozenset[int] = frozenset()
     refused: Mapping[MessageId, str] = field(default_factory=dict)
-    match_seconds: float = 0.0
+    match_seconds: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
