@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from decimal import Decimal
 
 import pytest
@@ -125,3 +126,15 @@ def test_path_to_more_or_less_than_one_field_is_refused(path: str) -> None:
 
 def test_path_may_quote_names_and_count_elements() -> None:
     assert parse_path("$.lines[0]['unit price'].a-b") == ("lines", 0, "unit price", "a-b")
+
+
+def test_long_text_beside_many_brackets_takes_little_memory() -> None:
+    content = b'{"id": "a", "fill": "' + b"x" * 4_000_000 + b'", "list": [' + b",".join([b"[]"] * 600) + b"]}"
+
+    tracemalloc.start()
+    [document] = execute(content)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert document.error is None
+    assert peak < 40_000_000

@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -211,7 +212,8 @@ def test_source_that_vanishes_in_the_middle_stays_in_the_ledger_and_goes_on_when
     list(islice(worker(agent).receive([item]), 3))
     (folder / "orders.txt").rename(folder / "elsewhere")
 
-    assert list(worker(agent).receive([item])) == []
+    [outcome] = worker(agent).receive([item])
+    assert "is published in part and cannot be read on" in outcome.to_pylist()[0]["reason"]
     assert (settled(agent), agent.read_intake(0, 2**62)) == (0, [item])
     (folder / "elsewhere").rename(folder / "orders.txt")
     list(worker(agent).receive([item]))
@@ -242,6 +244,62 @@ def test_range_that_the_messagebox_cannot_hold_is_suspended_as_one_and_the_rest_
     body = agent.messages([row.id])[row.id].body
     assert [json.loads(line)["n"] for line in body.splitlines()] == sorted(set(range(100)) - set(numbers(database)))
     assert (len(body.splitlines()), settled(agent)) == (refused[0], 1)
+
+
+def test_refused_range_leaves_no_collision_for_whoever_goes_on_after_a_crash(
+    agent: Agent, database: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    item = listed(agent, folder, lines(200))
+    publish = Agent.publish
+    refused: list[int] = []
+
+    def picky(self: Agent, interchanges: list[object], **options: int) -> object:
+        if not refused:
+            refused.append(1)
+            raise ValueError("too odd")
+        return publish(self, interchanges, **options)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Agent, "publish", picky)
+        list(islice(worker(agent).receive([item]), 3))
+    list(worker(agent).receive([item]))
+
+    [row] = agent.suspended()
+    kept = [json.loads(line)["n"] for line in agent.messages([row.id])[row.id].body.splitlines()]
+    assert sorted([*kept, *numbers(database)]) == list(range(200))
+    assert settled(agent) == 1
+
+
+def test_second_attempt_that_is_overtaken_goes_on_until_all_is_published(
+    agent: Agent, database: str, folder: Path
+) -> None:
+    item = listed(agent, folder, lines(200))
+    first, second = worker(agent).receive([item]), worker(agent).receive([item])
+    next(first)
+    next(second)
+    next(first)  # and now it is killed
+
+    list(second)
+
+    assert numbers(database) == list(range(200))
+    assert settled(agent) == 1
+
+
+def test_source_whose_pipeline_no_longer_reads_lines_half_way_is_not_read_whole(
+    agent: Agent, database: str, folder: Path
+) -> None:
+    item = listed(agent, folder, lines(200))
+    list(islice(worker(agent).receive([item]), 3))
+    before = numbers(database)
+    changed = worker(agent)
+    changed._refresh()
+    pipeline = replace(changed.locations[item.location_id].pipeline, standard=True)
+    changed.locations[item.location_id] = replace(changed.locations[item.location_id], pipeline=pipeline)
+
+    [outcome] = changed.receive([item])
+
+    assert "is published in part and cannot be read on" in outcome.to_pylist()[0]["reason"]
+    assert (numbers(database), settled(agent)) == (before, 0)
 
 
 MEMORY = """

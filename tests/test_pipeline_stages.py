@@ -47,6 +47,15 @@ def tag(document):
         raise DocumentError("it comes from a forbidden region")
     return document.changed(promoted={**document.promoted, "Region": document.promoted["Region"].lower()})
 
+def nothing(content):
+    return []
+
+def texts(content):
+    return ["text"]
+
+def refused(document):
+    return document.failed("not today")
+
 def broken(document):
     raise ZeroDivisionError("oops")
 
@@ -57,6 +66,7 @@ def doubled(body):
 """
 FILES = {
     "order.xsd": XSD, "types/amount.xsd": AMOUNT, "invoice.xsl": XSLT, "lib/total.xsl": TOTAL, "stealing.xsl": STEALING,
+    "types/escaping.xsd": XSD.replace("types/../types/amount.xsd", "../order.xsd"),
     "order.json": json.dumps({"properties": {"amount": {"maximum": 10}, "lines": {"items": {"$ref": "line.json"}}}}),
     "line.json": json.dumps({"type": "integer"}),
     "components.py": COMPONENTS,
@@ -124,7 +134,7 @@ def test_compressed_file_is_unpacked_and_a_piece_that_fails_is_not_unpacked_agai
         (gzip.compress(b"x" * 2_000_000), "more than 1,000,000 bytes when it is unpacked"),
         (gzip.compress(b"x" * 400_000) * 3, "more than 1,000,000 bytes when it is unpacked"),
         (gzip.compress(b"x" * 100)[:-4], "ends too early"),
-        (gzip.compress(b"x" * 100) + b"more", "followed by something else"),
+        (gzip.compress(b"x" * 100) + b"more", "not gzip all through"),
         (b"\x1f\x8b" + b"nonsense" * 10, "not gzip all through"),
     ],
     ids=["bomb", "bomb in parts", "cut", "more", "nonsense"],
@@ -219,6 +229,59 @@ def test_component_that_raises_suspends_the_source_whole(folder: Path) -> None:
     assert reason(received(location, b"{}")) == "the pipeline failed: ZeroDivisionError: oops"
 
 
+def test_source_that_a_component_broke_on_goes_through_the_pipeline_from_the_start_when_it_is_resumed(
+    folder: Path,
+) -> None:
+    own = {"name": "own", "decode": ["gzip"], "disassemble": "json", "components": ["components:broken"]}
+    broken = location_of(folder, ORDER, location={"pipeline": "own"}, pipelines=[own])
+    [failure] = received(broken, gzip.compress(b'{"region": "NO"}\n{"region": "SE"}')).failures
+
+    mended = location_of(folder, ORDER, location={"decode": ["gzip"]})
+    again = mended.again(1, failure.message, (1, 1), lambda: failure.message.id)
+
+    assert [message.context.get("Region") for message in again.messages] == ["NO", "SE"]
+
+
+@pytest.mark.parametrize("function", ["nothing", "texts"])
+def test_disassembler_that_finds_nothing_or_no_bytes_does_not_make_a_file_vanish(folder: Path, function: str) -> None:
+    own = {"name": "own", "disassemble": f"components:{function}"}
+    location = location_of(folder, location={"pipeline": "own"}, pipelines=[own])
+
+    failure = received(location, b"abc").failures[0]
+
+    assert failure.message.body == b"abc"
+    assert failure.reason in ("the file holds no message", "components:texts gives str instead of bytes")
+
+
+def test_component_that_says_a_document_failed_is_heard_also_where_a_map_follows(folder: Path) -> None:
+    own = {"name": "own", "disassemble": "json", "components": ["components:refused"]}
+    maps = [{"from": "Order", "function": "components:doubled"}]
+    location = location_of(folder, ORDER, location={"pipeline": "own"}, pipelines=[own], port={"maps": maps})
+
+    assert reason(received(location, b'{"amount": 1}')) == "not today"
+
+
+def test_map_without_a_target_gives_a_message_without_a_type(folder: Path) -> None:
+    location = location_of(folder, ORDER, port={"maps": [{"from": "Order", "function": "components:doubled"}]})
+
+    [message] = received(location, b'{"amount": 1}').messages
+
+    assert "BTS.MessageType" not in message.context.promoted
+
+
+def test_document_that_cannot_be_validated_does_not_take_the_others_with_it(folder: Path) -> None:
+    location = location_of(folder, {**ORDER, "validate": "order.json"})
+
+    interchange = received(location, b'{"amount": 1}\n{"x": %s}\n{"amount": 2}' % (b"1" * 5_000))
+
+    assert len(interchange.messages) == 2
+    assert "it cannot be validated" in interchange.failures[0].reason
+
+
+def test_compressed_file_of_very_many_members_is_unpacked_in_no_time() -> None:
+    assert gunzip(gzip.compress(b"x", mtime=0) * 100_000) == b"x" * 100_000
+
+
 def test_pass_through_takes_anything(folder: Path) -> None:
     location = location_of(folder, location={"pipeline": "passthrough"})
 
@@ -261,8 +324,13 @@ def test_failed_message_is_routed_where_the_port_says_so(folder: Path) -> None:
     [
         ([ORDER], {"decode": ["zip"]}, {}, "'zip' does not name a function"),
         ([ORDER], {"charset": "klingon"}, {}, "there is no character set 'klingon'"),
+        ([ORDER], {"charset": "hex"}, {}, "there is no character set 'hex'"),
+        ([XML_ORDER], {"pipeline": "xml", "charset": "latin-1"}, {}, "`charset` is not for XML"),
+        ([{**XML_ORDER, "body": "/o:Other"}], {"pipeline": "xml"}, {}, "does not begin at the root of a urn:orders#Order"),
+        ([{**XML_ORDER, "validate": "types/escaping.xsd"}], {"pipeline": "xml"}, {}, "which is not in its folder or below"),
+        ([{"type": "L", "format": "flat", "columns": ["a"], "quote": ","}], {}, {}, "must differ, and be no line ends"),
         ([ORDER], {"decode": ["nowhere:f"]}, {}, "module 'nowhere' cannot be imported"),
-        ([ORDER], {"decode": ["components:nothing"]}, {}, "has no function 'nothing'"),
+        ([ORDER], {"decode": ["components:missing"]}, {}, "has no function 'missing'"),
         ([{**ORDER, "validate": "missing.json"}], {}, {}, "missing.json cannot be read: No such file"),
         ([{**ORDER, "validate": "order.xsd"}], {}, {}, "order.xsd is not a JSON Schema that can be used"),
         ([{**XML_ORDER, "validate": "order.json"}], {"pipeline": "xml"}, {}, "order.json is not an XSD that can be used"),

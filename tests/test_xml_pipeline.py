@@ -119,6 +119,14 @@ def test_envelope_in_an_envelope_is_taken_apart_too() -> None:
     assert {document.promoted["Day"] for document in documents} == {"Monday"}
 
 
+@pytest.mark.parametrize("large", [False, True])
+def test_envelope_with_several_bodies_gives_the_messages_of_all(large: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(xml, "LARGE_BYTES", 0 if large else 100_000_000)
+    content = batch(AN_ORDER, after=b"<b:orders>" + AN_ORDER + AN_ORDER + b"</b:orders>")
+
+    assert [document.error for document in execute(content, BATCH, ORDER)] == [None] * 3
+
+
 @pytest.mark.parametrize("content", [batch(), batch(b"<!-- nothing -->"), b'<Batch xmlns="urn:orders"/>'])
 def test_envelope_without_messages_is_an_error(content: bytes) -> None:
     assert only(content, BATCH, ORDER).error == "the envelope urn:orders#Batch holds no message"

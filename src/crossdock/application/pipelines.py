@@ -207,7 +207,7 @@ class Pipelines:
             if key in found:
                 continue
             found[key] = _read(main.parent / path)
-            waiting += [_normal(path.parent / other) for other in pattern.findall(found[key]) if ":" not in other]
+            waiting += [_included(path, other) for other in pattern.findall(found[key]) if ":" not in other]
             if len(found) > _FILES_AT_MOST:
                 raise ApplicationError(f"{name} includes more than {_FILES_AT_MOST} files")
         return found
@@ -224,6 +224,8 @@ def _check_path(schema: SchemaModel, name: str, path: str) -> None:
 
 
 def _check_columns(what: str, record: RecordModel) -> None:
+    if record.delimiter == record.quote or {record.delimiter, record.quote} & {"\n", "\r"}:
+        raise ApplicationError(f"the {what}delimiter and the quote must differ, and be no line ends")
     names: Sequence[str] = list(record.columns)
     repeated = [name for name in names if names.count(name) > 1]
     if repeated:
@@ -233,11 +235,19 @@ def _check_columns(what: str, record: RecordModel) -> None:
             raise ApplicationError(f"there is no {what}column {path!r} (there are: {', '.join(names)})")
 
 
+def _included(path: Path, other: str) -> Path:
+    """A file that another one names: below the folder of the first, where everything that travels with it is."""
+    included = _normal(path.parent / other)
+    if included.is_absolute() or included.parts[:1] == ("..",):
+        raise ApplicationError(f"{path} includes {other}, which is not in its folder or below")
+    return included
+
+
 def _normal(path: Path) -> Path:
     """Without `a/../`, as an XSD may well write it."""
     parts: list[str] = []
     for part in path.parts:
-        if part == ".." and parts:
+        if part == ".." and parts and parts[-1] != "..":
             parts.pop()
         elif part != ".":
             parts.append(part)

@@ -37,6 +37,7 @@ from crossdock.settings import Settings
 
 _ROUND_SECONDS = 0.25
 _RECONNECT_SECONDS = 0.5
+_RESTART_SECONDS = 300.0
 
 logger = logging.getLogger(__name__)
 
@@ -161,6 +162,7 @@ class Runtime:
         self._spark: Spark | None = None
         self._flows: dict[int, ReceiveFlow] = {}
         self._receiving: dict[int, int] = {}
+        self._next_restart = 0.0
 
     def start(self, stack: ExitStack) -> None:
         """Start hosts and maintenance, then Spark; `stack` stops them in the opposite order."""
@@ -193,8 +195,11 @@ class Runtime:
             self._flows[host] = flow
         for flow in self._flows.values():
             flow.check()
-        if moved or self._intake.stalled:  # there is something to read before what they have read already
+        # There is something to read before what they have read already. What stalls may stay so for long.
+        stalled = self._intake.stalled and time.monotonic() >= self._next_restart
+        if moved or stalled:
             self._intake.stalled = False
+            self._next_restart = time.monotonic() + _RESTART_SECONDS
             for flow in self._flows.values():
                 flow.restart()
 

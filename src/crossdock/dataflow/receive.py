@@ -11,7 +11,7 @@ import logging
 import shutil
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,7 +29,7 @@ from crossdock.errors import CrossdockError, TransientError, UnavailableError
 from crossdock.messagebox.agent import Agent, EpochMovedError
 from crossdock.messagebox.rows import Published
 from crossdock.receive.interchange import IntakeItem, Interchange
-from crossdock.receive.location import LARGE_BYTES, ReceiveLocation, locations_at_work
+from crossdock.receive.location import LARGE_BYTES, Range, ReceiveLocation, locations_at_work
 
 _TRIGGER = "200 milliseconds"
 _INTERCHANGES_PER_TRANSACTION = 500
@@ -52,6 +52,7 @@ _OUTCOME_SCHEMA = pa.schema(
 )
 _FAILURES_IN_A_ROW = 5
 _FINISH_SECONDS = 3.0
+_OVERTAKEN_SECONDS = 0.2
 
 logger = logging.getLogger(__name__)
 
@@ -185,9 +186,10 @@ class _Worker:
         size, began = 0, time.perf_counter()
         contents = self._read_batches(items)
         for item in items:
-            if (ranges := self._ranges(item)) is not None:
-                yield from self._publish_ranges(item, ranges)
-                continue
+            if item.size > LARGE_BYTES and item.location_id in self.locations:
+                done = yield from self._receive_large(item)
+                if done:
+                    continue
             outcome = self._read(item, contents)
             if isinstance(outcome, Interchange):
                 pending.append((item, outcome))
@@ -206,46 +208,66 @@ class _Worker:
             self.locations = locations_at_work(self.agent.locations())
             self.epoch = epoch
 
-    def _ranges(self, item: IntakeItem) -> Iterator[Interchange] | None:
-        """A large source, from where it was left; None if it is an ordinary one."""
-        location = self.locations.get(item.location_id)
-        if location is None or item.size <= LARGE_BYTES:
-            return None
-        try:
-            return location.ranges(item, self.box, *self.agent.intake_progress(item.sequence))
-        except TransientError:
-            return None  # reading it whole fails in the same way, and says so
+    def _receive_large(self, item: IntakeItem) -> Generator[pa.RecordBatch, None, bool]:
+        """Range by range, from where it was left; False if it is to be read whole.
 
-    def _publish_ranges(self, item: IntakeItem, ranges: Iterator[Interchange]) -> Iterator[pa.RecordBatch]:
-        """One after the other: a range begins where the one before it ended."""
+        What is published in part is never read whole. Where another task is at the same source, each does what the
+        other has not done, so that this one is through when all of it is published.
+        """
+        location = self.locations[item.location_id]
+        while True:
+            start, received = self.agent.intake_progress(item.sequence)
+            if start >= item.size:
+                return True
+            try:
+                ranges = location.ranges(item, self.box, start, received)
+            except TransientError as error:
+                yield _outcome(sequence=item.sequence, identity=item.identity, reason=str(error))
+                return True
+            if ranges is None:
+                if start > 0:
+                    reason = f"{location.adapter.name(item.identity)} is published in part and cannot be read on"
+                    yield _outcome(sequence=item.sequence, identity=item.identity, reason=reason)
+                return start > 0
+            outcome = yield from self._publish_ranges(item, ranges)
+            if outcome != "overtaken":
+                if outcome:
+                    yield _outcome(sequence=item.sequence, identity=item.identity, reason=outcome)
+                return True
+            time.sleep(_OVERTAKEN_SECONDS)
+
+    def _publish_ranges(self, item: IntakeItem, ranges: Iterator[Range]) -> Generator[pa.RecordBatch, None, str]:
+        """One after the other: a range begins where the one before it ended. Gives why it ended early, if it did."""
         while True:
             started = time.perf_counter()
             try:
-                interchange = next(ranges, None)
+                range_ = next(ranges, None)
             except TransientError as error:
-                yield _outcome(sequence=item.sequence, identity=item.identity, reason=str(error))
-                return
-            if interchange is None:
-                return
+                return str(error)
+            if range_ is None:
+                return f"{self.locations[item.location_id].adapter.name(item.identity)} vanished when it was half read"
             read, started = time.perf_counter() - started, time.perf_counter()
             try:
-                published = self._publish_range(item, interchange)
+                published = self._publish_range(item, range_)
             except EpochMovedError:
                 yield from self.receive([item])  # the locations changed: go on by the new ones
-                return
+                return ""
             if not published.interchanges:
-                return  # another task is at the same source
+                return "overtaken"
             yield _published(published, read, started)
+            if range_.interchange.last:
+                return ""
             gc.collect()  # this may be one long task
 
-    def _publish_range(self, item: IntakeItem, interchange: Interchange) -> Published:
+    def _publish_range(self, item: IntakeItem, range_: Range) -> Published:
         try:
-            return self.agent.publish([interchange], location_epoch=self.epoch)
+            return self.agent.publish([range_.interchange], location_epoch=self.epoch)
         except (CrossdockError, EpochMovedError):
             raise
         except Exception as error:
             reason = f"the MessageBox cannot hold it: {type(error).__name__}: {error}"
-            return self.agent.publish([self.locations[item.location_id].failed_range(item, interchange, reason)])
+            location = self.locations[item.location_id]
+            return self.agent.publish([location.failed_range(item, self.box, range_, reason)])
 
     def _read_batches(self, items: list[IntakeItem]) -> dict[int, bytes | None]:
         """The content of sources that are read many at once, by their sequence."""

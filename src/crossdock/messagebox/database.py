@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,15 +18,15 @@ from crossdock.messagebox.statement import host_statement, statement
 _SESSION = {
     # Publishing re-reads the epoch as its last step, and must see what others have committed since it began.
     "default_transaction_isolation": "read committed",
-    # A queue is often empty when PostgreSQL counts its rows. For one that it takes for empty it would rather read all
-    # that waits and sort it than go by the index that has it in order.
-    "enable_sort": "off",
     "idle_in_transaction_session_timeout": "60s",
     "tcp_keepalives_idle": "30",
     "tcp_keepalives_interval": "10",
     "tcp_keepalives_count": "3",
     "tcp_user_timeout": "60s",
 }
+# A queue is often empty when PostgreSQL counts its rows. For one that it takes for empty it would rather read all that
+# waits and sort it than go by the index that has it in order. For everything else a sort is a fine thing.
+_CLAIMING = {"enable_sort": "off"}
 _AWAY = (psycopg.OperationalError, psycopg.InterfaceError, psycopg.errors.IdleInTransactionSessionTimeout)
 _CHECK_SECONDS = 0.5
 _NOT_CREATED = "The MessageBox has not been created yet. Create it with: crossdock run APP"
@@ -43,21 +43,12 @@ class Database:
 
     def __init__(self, database: str, *, connections: int) -> None:
         self.database = database
-        self._pool = ConnectionPool(
-            database,
-            connection_class=_Connection,
-            min_size=0,
-            max_size=connections,
-            kwargs={"autocommit": True},
-            configure=_configure,
-            check=_check,
-            timeout=5,
-            reconnect_timeout=5,
-            open=True,
-        )
+        self._pool = _pool(database, connections, _configure)
+        self._claiming_pool = _pool(database, connections, _configure_claiming)
 
     def close(self) -> None:
         self._pool.close()
+        self._claiming_pool.close()
 
     def _connect(self) -> psycopg.Connection:
         """A connection of one's own, outside the pool."""
@@ -70,6 +61,16 @@ class Database:
         """Each statement commits by itself, except inside `connection.transaction()`."""
         with _translated(), self._pool.connection() as connection:
             yield connection
+
+    @contextmanager
+    def _claiming(self) -> Iterator[psycopg.Connection]:
+        """The same, for statements that read a queue in its order."""
+        with _translated(), self._claiming_pool.connection() as connection:
+            yield connection
+
+    def _claiming_rows(self, verb: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        with self._claiming() as connection:
+            return connection.execute(host_statement(verb, parameters["host"]), parameters, binary=True).fetchall()
 
     def _rows(self, verb: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         with self._connection() as connection:
@@ -102,6 +103,23 @@ class Database:
         return row[0]
 
 
+def _pool(
+    database: str, connections: int, configure: Callable[[psycopg.Connection], None]
+) -> ConnectionPool[_Connection]:
+    return ConnectionPool(
+        database,
+        connection_class=_Connection,
+        min_size=0,
+        max_size=connections,
+        kwargs={"autocommit": True},
+        configure=configure,
+        check=_check,
+        timeout=5,
+        reconnect_timeout=5,
+        open=True,
+    )
+
+
 def _check(connection: psycopg.Connection) -> None:
     """See whether a connection still works, unless it did a moment ago: a round trip for every use costs too much."""
     assert isinstance(connection, _Connection)
@@ -114,6 +132,12 @@ def _check(connection: psycopg.Connection) -> None:
 def _configure(connection: psycopg.Connection) -> None:
     """Our schema, and time-outs after which the server gives up on a client that vanished."""
     for name, value in {**_SESSION, "search_path": SCHEMA}.items():
+        connection.execute("SELECT set_config(%s, %s, false)", [name, value])
+
+
+def _configure_claiming(connection: psycopg.Connection) -> None:
+    _configure(connection)
+    for name, value in _CLAIMING.items():
         connection.execute("SELECT set_config(%s, %s, false)", [name, value])
 
 

@@ -136,7 +136,9 @@ def _deploy_ports(connection: psycopg.Connection, deployment: Deployment, epoch:
 def _change_ports(connection: psycopg.Connection, application: str, ports: Sequence[DeployedPort], epoch: int) -> None:
     """Bring ports up to date; a subscription is made anew under the same id, unless the port is unenlisted."""
     names = [port.name for port in ports]
-    before = dict(connection.execute("SELECT name, host_id FROM service WHERE name = ANY(%s)", [names]).fetchall())
+    before: dict[str, int] = dict(
+        connection.execute("SELECT name, host_id FROM service WHERE name = ANY(%s)", [names]).fetchall()
+    )
     deployed = [_deploy_port(connection, application, port) for port in ports]
     moved = [
         {"service": service, "host": host}

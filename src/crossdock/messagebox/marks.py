@@ -19,6 +19,7 @@ _IDLE_SWEEP_SECONDS = 0.1
 _SETTLE_SECONDS = 0.2
 # A sweep walks over everything that is gone and not yet cleaned away: it may take one part in so many of the time.
 _SHARE_OF_TIME = 30
+_LONGEST_SECONDS = 10.0
 
 
 @dataclass(slots=True)
@@ -38,8 +39,9 @@ class Marks:
 
     def sweep_due(self, *, idle: bool) -> bool:
         """Whether it is time to look at everything again; sooner where the marks found nothing."""
-        interval = _IDLE_SWEEP_SECONDS if idle else _SWEEP_SECONDS
-        return time.monotonic() - self.swept_at > max(interval, _SHARE_OF_TIME * self.sweep_seconds)
+        interval, longest = (_IDLE_SWEEP_SECONDS, _SWEEP_SECONDS) if idle else (_SWEEP_SECONDS, _LONGEST_SECONDS)
+        pause = max(interval, min(_SHARE_OF_TIME * self.sweep_seconds, longest))
+        return time.monotonic() - self.swept_at > pause
 
     def settle_due(self) -> bool:
         """Whether it is time to ask again how far the marks may go."""
@@ -60,12 +62,15 @@ class Marks:
                 self.positions = [min(living, self.settled + 1) for living in lowest]
                 self.swept_at, self.sweep_seconds = time.monotonic(), seconds
 
-    def claimed(self, began: Sequence[int], highest: Mapping[int, int]) -> None:
-        """A claim that began at these positions took, or found locked, everything up to `highest` of each priority."""
+    def claimed(self, began: Sequence[int], highest: Mapping[int, int], *, settled: int) -> None:
+        """A claim that began at these positions took, or found locked, everything up to `highest` of each priority.
+
+        `settled` is how far the numbers were settled when it began: it saw everything up to there.
+        """
         with self._moving:
             if self.positions is began:  # else they were set back, or set anew, meanwhile
                 self.positions = [
-                    max(mark, min(highest.get(priority, 0), self.settled) + 1)
+                    max(mark, min(highest.get(priority, 0), settled) + 1)
                     for priority, mark in zip(PRIORITIES, began, strict=True)
                 ]
 

@@ -85,7 +85,7 @@ class Queues(Database):
 
     def _claim(self, host_id: int, instance: int, marks: Marks, limit: int, now: datetime) -> list[tuple[Any, ...]]:
         """From the line that is this instance's own and from the shared one, the most urgent first."""
-        began = marks.positions
+        began, settled = marks.positions, marks.settled
         parameters = {
             "host": host_id,
             "instance": instance,
@@ -95,12 +95,12 @@ class Queues(Database):
             "priority": [priority for priority in PRIORITIES for _ in range(2)],
             "mark": [start for mark in began for start in (0, mark)],
         }
-        rows = self._host_rows("dequeue", parameters)
+        rows = self._claiming_rows("dequeue", parameters)
         highest: dict[int, int] = {}
         for priority, sequence, *_, line, _ in rows:
             if line == 0:
                 highest[priority] = max(sequence, highest.get(priority, 0))
-        marks.claimed(began, highest)
+        marks.claimed(began, highest, settled=settled)
         return rows
 
     def _sweep(self, host_id: int, marks: Marks) -> None:
@@ -109,9 +109,13 @@ class Queues(Database):
             return  # another thread is at it
         try:
             self._settle_marks_alone(marks)
-            resets, began = marks.resets, time.monotonic()
-            [(lowest,)] = self._host_rows("sweep", {"host": host_id, "priority": list(PRIORITIES)})
-            marks.swept(lowest, seconds=time.monotonic() - began, resets=resets)
+            parameters = {"host": host_id, "priority": list(PRIORITIES)}
+            with self._claiming() as connection:
+                resets, began = marks.resets, time.monotonic()
+                row = connection.execute(host_statement("sweep", host_id), parameters, binary=True).fetchone()
+                seconds = time.monotonic() - began
+            assert row is not None
+            marks.swept(row[0], seconds=seconds, resets=resets)
         finally:
             marks.sweeping.release()
 
@@ -145,7 +149,7 @@ class Queues(Database):
 
         They are to be delivered one after the other; `settle_line` gives the lease up.
         """
-        with self._connection() as connection, connection.transaction():
+        with self._claiming() as connection, connection.transaction():
             parameters = {"host": host_id, "instance": instance, "limit": limit, "now": now}
             line = connection.execute(host_statement("take_line", host_id), parameters).fetchone()
             if line is None:
@@ -194,7 +198,7 @@ class Queues(Database):
 
     def idle(self, host_id: int, *, now: datetime) -> bool:
         """Whether nothing of the host is ready or claimed; what is blocked behind a failed one is not ready."""
-        [(busy,)] = self._host_rows("busy", {"host": host_id, "now": now})
+        [(busy,)] = self._claiming_rows("busy", {"host": host_id, "now": now})
         return not busy
 
     def give_back(self, host_id: int, instance: int, sequences: Sequence[int]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
@@ -23,7 +22,7 @@ from crossdock.pipeline.json import JsonDisassembler, parse_path
 from crossdock.pipeline.map import Transform, function_map, xslt_map
 from crossdock.pipeline.receive import CustomDisassembler, Decoder, Disassembler, PassThrough, ReceivePipeline
 from crossdock.pipeline.validate import Validator, json_validator, xsd_validator
-from crossdock.pipeline.xml import XmlDisassembler, XmlShape, parse_xpath
+from crossdock.pipeline.xml import XmlDisassembler, XmlShape, message_type, parse_xpath
 
 Path = TypeVar("Path")
 BUILT_IN = ("json", "xml", "flat", "passthrough")
@@ -45,9 +44,11 @@ def _decoders(definition: PipelineDefinition) -> list[Decoder]:
     decoders = [gunzip if name == "gzip" else load_callable(name, definition.code) for name in definition.decode]
     if definition.charset is not None:
         try:
-            codecs.lookup(definition.charset)
-        except LookupError as error:
+            "a".encode(definition.charset)
+        except (LookupError, UnicodeError) as error:
             raise ApplicationError(f"there is no character set {definition.charset!r}") from error
+        if definition.disassemble == "xml":
+            raise ApplicationError("`charset` is not for XML, which says itself how it is encoded")
     if definition.disassemble in ("json", "flat") or definition.charset is not None:
         decoders.append(partial(to_utf8, charset=definition.charset))
     return decoders
@@ -89,6 +90,8 @@ def _shape(definition: PipelineDefinition, schema: SchemaDefinition) -> XmlShape
     path = parse_xpath(schema.body, schema.namespaces)
     if path.steps is None or path.attribute is not None:
         raise ApplicationError(f"the body {schema.body!r} must be a plain path of elements, such as /Batch/Orders")
+    if message_type(path.steps[0]) != schema.type:
+        raise ApplicationError(f"the body {schema.body!r} does not begin at the root of a {schema.type}")
     return XmlShape(schema.type, promoter, path.steps)
 
 
@@ -119,4 +122,6 @@ def _map(definition: PipelineDefinition, each: MapDefinition) -> tuple[Transform
     target = next((schema for schema in definition.targets if schema.type == each.target), None)
     if target is None:
         return transform, PassThrough()
+    if target.body is not None or (target.record is not None and not target.record.columns):
+        raise ApplicationError(f"a map makes one message, and {target.type!r} is an envelope or has no `columns`")
     return transform, _disassembler(definition.model_copy(update={"split": "document"}), target.format, [target])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import codecs
+import gzip
 import zlib
+from io import BytesIO
 
 from crossdock.errors import DocumentError
 
@@ -22,23 +24,16 @@ def gunzip(content: bytes, *, limit: int = LIMIT_BYTES) -> bytes:
     """What was compressed, also in several members; never more than `limit` bytes, however little there was to read."""
     if not content.startswith(_GZIP):
         raise DocumentError("the file is not compressed with gzip")
-    plain: list[bytes] = []
-    size = 0
-    while content.startswith(_GZIP):
-        stream = zlib.decompressobj(wbits=31)
-        try:
-            plain.append(stream.decompress(content, limit - size + 1))
-        except zlib.error as error:
-            raise DocumentError(f"the file is not gzip all through: {error}") from error
-        size += len(plain[-1])
-        if size > limit:
-            raise DocumentError(f"the file has more than {limit:,} bytes when it is unpacked")
-        if not stream.eof:
-            raise DocumentError("the compressed file ends too early")
-        content = stream.unused_data
-    if content.strip(b"\0"):
-        raise DocumentError("the compressed file is followed by something else")
-    return b"".join(plain)
+    try:
+        with gzip.GzipFile(fileobj=BytesIO(content)) as stream:
+            plain = stream.read(limit + 1)
+    except EOFError as error:
+        raise DocumentError("the compressed file ends too early") from error
+    except (OSError, zlib.error) as error:
+        raise DocumentError(f"the file is not gzip all through: {error}") from error
+    if len(plain) > limit:
+        raise DocumentError(f"the file has more than {limit:,} bytes when it is unpacked")
+    return plain
 
 
 def to_utf8(content: bytes, charset: str | None = None) -> bytes:
@@ -52,5 +47,7 @@ def to_utf8(content: bytes, charset: str | None = None) -> bytes:
 def _transcoded(content: bytes, charset: str) -> bytes:
     try:
         return content.decode(charset).encode()
-    except (UnicodeDecodeError, UnicodeEncodeError) as error:
+    except UnicodeDecodeError as error:
         raise DocumentError(f"the file is not {charset}: {error.reason} at byte {error.start + 1}") from error
+    except UnicodeError as error:
+        raise DocumentError(f"the file is not {charset}: {error}") from error

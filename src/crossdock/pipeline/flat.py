@@ -84,15 +84,16 @@ class FlatDisassembler:
 
     def by_lines(self, head: bytes) -> LineReader | None:
         """How to read a file that begins so line by line; a trailer would have to be known before."""
-        if self.trailer is not None or b"\n" not in head:
+        first = head.removeprefix(_BOM).split(b"\n", 1)[0]
+        if self.trailer is not None or b"\n" not in head or not first.strip():
             return None
-        lines = [(1, head.removeprefix(_BOM).split(b"\n", 1)[0].rstrip(b"\r"))]
+        lines = [(1, first.rstrip(b"\r"))]
         record, promoted, written = self._begin(lines)
         skipped = 0 if lines else head.index(b"\n") + 1
 
         def read(content: bytes, start: int) -> Iterator[Document]:
             for line in content.split(b"\n"):
-                stripped = line.removeprefix(_BOM).rstrip(b"\r")
+                stripped = (line if start else line.removeprefix(_BOM)).rstrip(b"\r")
                 if stripped.strip() and start >= skipped:
                     yield self._line(record, f"the line at byte {start + 1}", stripped, promoted, written)
                 start += len(line) + 1
@@ -106,6 +107,9 @@ class FlatDisassembler:
             missing = [each.field for each in self.record.promoter.promotions if each.field not in names]
             if missing:
                 raise DocumentError(f"the first line names no column {missing[0]!r}")
+            repeated = [each.field for each in self.record.promoter.promotions if names.count(each.field) > 1]
+            if repeated:
+                raise DocumentError(f"the first line names the column {repeated[0]!r} more than once")
             return self.record.named(names), {}, {}
         if self.header is None:
             return self.record, {}, {}
@@ -123,7 +127,7 @@ class FlatDisassembler:
         self._special(self.trailer, "trailer", number, line)
         if self.count is not None:
             counted = dict(zip(self.trailer.names, self.trailer.cut(_text(line)), strict=True))[self.count]
-            if not counted.strip().isdecimal() or int(counted) != len(lines):
+            if counted.strip().lstrip("0") != (str(len(lines)) if lines else ""):
                 raise DocumentError(f"the trailer counts {counted!r} lines, and there are {len(lines)}")
 
     def _special(
@@ -138,6 +142,8 @@ class FlatDisassembler:
         self, record: Record, place: str, line: bytes, promoted: Mapping[str, Value], written: Mapping[str, Value]
     ) -> Document:
         try:
+            if b"\n" in line or b"\r" in line:
+                raise DocumentError("it holds a line end")
             mine, distinguished = record.promote(_text(line))
         except (DocumentError, PromotionError) as error:
             return Document(line, self.type, error=f"{place}: {error}")

@@ -50,8 +50,15 @@ class CustomDisassembler:
     function: Callable[[bytes], Iterable[bytes | Document]]
 
     def disassemble(self, content: bytes, *, piece: bool = False) -> Iterator[Document]:
-        for found in [content] if piece else self.function(content):
-            yield found if isinstance(found, Document) else Document(found)
+        if piece:
+            raise DocumentError(
+                f"it was found by {self.name}, which cannot take it up again; save it and send it again"
+            )
+        for found in self.function(content):
+            document = found if isinstance(found, Document) else Document(found)
+            if not isinstance(document.body, bytes):
+                raise DocumentError(f"{self.name} gives {type(document.body).__name__} instead of bytes")
+            yield document
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +81,8 @@ class ReceivePipeline:
                 decoded = decode(decoded)
             found = self.disassembler.disassemble(decoded, piece=piece)
             documents = [self._finished(document) for document in found]
+            if not documents:
+                raise DocumentError("the file holds no message")
         except (DocumentError, PromotionError) as error:
             return [Document(content, error=str(error), piece=piece)]
         failed = next((document for document in documents if document.error is not None), None)
@@ -107,6 +116,8 @@ class ReceivePipeline:
                 validate(document.body)
             for component in self.components:
                 done = component(done)
+                if done.error is not None:
+                    return document.failed(done.error)
             return self._mapped(done)
         except (DocumentError, PromotionError) as error:
             return document.failed(str(error))
@@ -116,8 +127,12 @@ class ReceivePipeline:
         if (document.type or "") not in self.maps:
             return document
         transform, target = self.maps[document.type or ""]
-        [made] = list(target.disassemble(transform(document.body), piece=True))
+        results = list(target.disassemble(transform(document.body), piece=True))
+        if len(results) != 1:
+            raise DocumentError(f"the map makes {len(results)} messages of it, and must make one")
+        [made] = results
         if made.error is not None:
             raise DocumentError(f"what the map makes of it cannot be used: {made.error}")
-        promoted = {**document.promoted, **made.promoted}
+        inherited = {name: value for name, value in document.promoted.items() if name != "BTS.MessageType"}
+        promoted = {**inherited, **made.promoted}
         return Document(made.body, made.type, promoted, {**document.written, **made.written})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from decimal import Decimal
+from itertools import islice
 from typing import Any
 
 import jsonschema_rs
@@ -67,8 +68,12 @@ def json_validator(files: Mapping[str, str]) -> Validator:
         raise ApplicationError(f"{name} is not a JSON Schema that can be used: {reason}") from error
 
     def validate(body: bytes) -> None:
-        # Numbers are compared as they are written, not as floats near them.
-        for problem in schema.iter_errors(json.loads(body, parse_float=Decimal)):
+        try:
+            # Numbers are compared as they are written, not as floats near them.
+            problems = list(islice(schema.iter_errors(json.loads(body, parse_float=Decimal)), 1))
+        except (ValueError, ArithmeticError, RecursionError) as error:
+            raise DocumentError(f"it cannot be validated: {error}") from error
+        for problem in problems:
             place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in problem.instance_path)
             raise DocumentError(f"it does not fit its schema: ${place}: {problem.message}")
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
+from itertools import chain
 from typing import Any
 
 from lxml import etree
@@ -135,10 +136,9 @@ class XmlDisassembler:
         if shape.body is None:
             yield Document(body, type_, {**promoted, "BTS.MessageType": type_}, written)
             return
-        found = root if shape.body == (root.tag,) else root.find("/".join(shape.body[1:]))
-        children = [] if found is None or root.tag != shape.body[0] else found.iterchildren(etree.Element)
+        bodies = [root] if shape.body == (root.tag,) else root.findall("/".join(shape.body[1:]))
         empty = True
-        for child in children:
+        for child in chain.from_iterable(each.iterchildren(etree.Element) for each in bodies):
             empty = False
             yield from self._message(child, _serialised(child), promoted, written)
         if empty:
@@ -191,7 +191,7 @@ class _Walk:
         self._shape = shape
         self._events = events
         self._path = [root.tag]
-        self._texts: list[list[str]] = [[] for _ in shape.promoter.promotions]
+        self._texts: list[list[str | None]] = [[] for _ in shape.promoter.promotions]
         self._elements: dict[tuple[str, ...], list[int]] = {}
         self._attributes: dict[tuple[str, ...], list[tuple[int, str]]] = {}
         for number, promotion in enumerate(shape.promoter.promotions):
@@ -241,8 +241,7 @@ class _Walk:
 
     def _end(self, element: Any) -> None:
         for number in self._elements.get(tuple(self._path), ()):
-            if (text := _single([element])) is not None:
-                self._texts[number].append(text)
+            self._texts[number].append(_single([element]))
         _forget(element)
 
 
@@ -300,7 +299,7 @@ def _single(found: Any) -> str | None:
         return None
     if len(values) > 1:
         raise PromotionError(f"there are {len(values)} of it, and a property has one value")
-    if isinstance(values[0], str):
+    if values[0] is None or isinstance(values[0], str):
         return values[0]
     return None if values[0].get(_NIL) in ("true", "1") else _text(values[0])
 

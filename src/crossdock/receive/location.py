@@ -48,6 +48,14 @@ class LocationDefinition(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
+class Range:
+    """Whole lines of a large source, and what became of them."""
+
+    content: bytes
+    interchange: Interchange
+
+
+@dataclass(frozen=True, slots=True)
 class ReceiveLocation:
     """A location at work. `address` is the one to show: without passwords."""
 
@@ -78,7 +86,7 @@ class ReceiveLocation:
         content = self.adapter.read(item.identity)
         return None if content is None else self.interchange(item, box, content)
 
-    def ranges(self, item: IntakeItem, box: int, start: int, received: int) -> Iterator[Interchange] | None:
+    def ranges(self, item: IntakeItem, box: int, start: int, received: int) -> Iterator[Range] | None:
         """A large source range by range, from `start` on, before which so many messages were received.
 
         None if it has to be read whole. Ends early if the source vanishes or changes.
@@ -96,41 +104,46 @@ class ReceiveLocation:
 
     def _ranges(
         self, adapter: RangedReceiveAdapter, item: IntakeItem, box: int, read: LineReader, start: int, received: int
-    ) -> Iterator[Interchange]:
-        source, interchange = adapter.name(item.identity), str(message_id(box, item.sequence, 0))
+    ) -> Iterator[Range]:
         while start < item.size:
             content = _whole_lines(adapter, item, start)
             if content is None:
                 return
-            end = start + len(content)
-            documents = self._guarded(source, content, lambda: list(read(content, start)))  # noqa: B023
-            messages = [
-                self._message(
-                    message_id(box, item.sequence, received + n),
-                    interchange,
-                    source,
-                    received + n,
-                    document,
-                    last=end == item.size and n == len(documents) - 1,
-                )
-                for n, document in enumerate(documents)
-            ]
-            made = self._sorted(item.sequence, self.host_id, messages, documents)
-            yield replace(made, range_start=start, range_end=end, last=end == item.size)
-            start, received = end, received + len(documents)
+            documents = self._guarded(
+                adapter.name(item.identity),
+                content,
+                lambda: list(read(content, start)),  # noqa: B023
+                piece=start > 0,
+            )
+            yield Range(content, self._range(item, box, (start, start + len(content)), received, documents))
+            start, received = start + len(content), received + len(documents)
 
-    def failed_range(self, item: IntakeItem, interchange: Interchange, reason: str) -> Interchange:
+    def _range(
+        self, item: IntakeItem, box: int, place: tuple[int, int], received: int, documents: Sequence[Document]
+    ) -> Interchange:
+        """Ids go by the place of the range, which is the same whatever became of the ranges before it."""
+        source, interchange = self.adapter.name(item.identity), str(message_id(box, item.sequence, 0))
+        start, end = place
+        last = end == item.size
+        messages = [
+            self._message(
+                message_id(box, item.sequence, start + n),
+                interchange,
+                source,
+                received + n,
+                document,
+                last=last and n == len(documents) - 1,
+            )
+            for n, document in enumerate(documents)
+        ]
+        made = self._sorted(item.sequence, self.host_id, messages, documents)
+        return replace(made, range_start=start, range_end=end, last=last)
+
+    def failed_range(self, item: IntakeItem, box: int, range_: Range, reason: str) -> Interchange:
         """A range that nothing can be done with: all of it is kept back, as one."""
-        assert isinstance(self.adapter, RangedReceiveAdapter)
-        assert interchange.range_end is not None
-        start, end = interchange.range_start, interchange.range_end
-        content = self.adapter.read_range(item.identity, start, end - start) or b""
-        first = min(each.id for each in (*interchange.messages, *(failure.message for failure in interchange.failures)))
-        document = Document(content, error=reason)
-        source = self.adapter.name(item.identity)
-        message = self._message(first, str(first), source, 0, document, last=interchange.last)
-        made = self._sorted(item.sequence, self.host_id, [message], [document])
-        return replace(made, range_start=start, range_end=end, last=interchange.last)
+        start, end = range_.interchange.range_start, range_.interchange.range_end
+        assert end is not None
+        return self._range(item, box, (start, end), 0, [Document(range_.content, error=reason, piece=start > 0)])
 
     def interchange(self, item: IntakeItem, box: int, content: bytes) -> Interchange:
         """What the content of a source becomes."""
@@ -138,7 +151,7 @@ class ReceiveLocation:
 
     def failed(self, item: IntakeItem, box: int, content: bytes, reason: str) -> Interchange:
         """A source that nothing can be done with: all of it is kept back."""
-        return self._interchange(item, box, [Document(content, error=reason)])
+        return self._interchange(item, box, [Document(content, error=reason, piece=False)])
 
     def again(
         self, host_id: int, suspended: Message, replaces: tuple[int, int], ids: Callable[[], MessageId]
@@ -159,15 +172,17 @@ class ReceiveLocation:
         return self._sorted(None, host_id, made, documents, replaces)
 
     def _execute(self, source: str, content: bytes, *, piece: bool = False) -> list[Document]:
-        return self._guarded(source, content, lambda: self.pipeline.execute(content, piece=piece))
+        return self._guarded(source, content, lambda: self.pipeline.execute(content, piece=piece), piece=piece)
 
-    def _guarded(self, source: str, content: bytes, run: Callable[[], list[Document]]) -> list[Document]:
+    def _guarded(
+        self, source: str, content: bytes, run: Callable[[], list[Document]], *, piece: bool = True
+    ) -> list[Document]:
         """Whatever a pipeline raises, the bytes are kept."""
         try:
             return run()
         except Exception as error:
             logger.exception("Receive location %r fails on %s", self.definition.name, source)
-            return [Document(content, error=f"the pipeline failed: {type(error).__name__}: {error}")]
+            return [Document(content, error=f"the pipeline failed: {type(error).__name__}: {error}", piece=piece)]
 
     def _interchange(self, item: IntakeItem, box: int, documents: Sequence[Document]) -> Interchange:
         source, interchange = self.adapter.name(item.identity), str(message_id(box, item.sequence, 0))
@@ -238,8 +253,10 @@ class ReceiveLocation:
 def _whole_lines(adapter: RangedReceiveAdapter, item: IntakeItem, start: int) -> bytes | None:
     """The next range of a source: about as much as one should have, up to the end of a line."""
     content = b""
+    # A little that would be left is taken along, so that the last range is not one of blank lines.
+    length = item.size - start if item.size - start < RANGE_BYTES + RANGE_BYTES // 8 else RANGE_BYTES
     while start + len(content) < item.size:
-        more = adapter.read_range(item.identity, start + len(content), RANGE_BYTES)
+        more = adapter.read_range(item.identity, start + len(content), length)
         if not more:
             return None
         end = more.rfind(b"\n") + 1 if start + len(content) + len(more) < item.size else len(more)
@@ -259,6 +276,11 @@ def locations_at_work(definitions: Iterable[tuple[int, int, Mapping[str, Any]]])
     for id_, host, stored in definitions:
         try:
             working[id_] = ReceiveLocation.from_definition(id_, host, stored)
-        except (ApplicationError, ValidationError) as error:
+        except ApplicationError as error:
             logger.error("Receive location %r cannot work here: %s", stored.get("name"), error)
+        except ValidationError as error:  # what it shows of its input may hold a password
+            problem = error.errors(include_input=False, include_url=False)[0]
+            logger.error(
+                "Receive location %r cannot work here: %s: %s", stored.get("name"), problem["loc"], problem["msg"]
+            )
     return working
