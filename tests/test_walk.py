@@ -122,7 +122,7 @@ def test_run_goes_on_until_ctrl_c_and_then_stops_everything_it_started(folder: P
     output, _ = run.communicate(timeout=60)
 
     assert second.returncode == 1
-    assert f"Another `crossdock run` (process {run.pid}) is working in .crossdock." in second.stderr
+    assert f"Another `crossdock run` or `pipeline` (process {run.pid}) is working in .crossdock." in second.stderr
     assert run.returncode == 0, walk.errors()
     assert json.loads(output)["published"] == 10
     assert walk.delivered("all") == expected(10)[0]
