@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
@@ -83,6 +84,7 @@ def start_spark(settings: Settings) -> Spark:
     conf = SparkConf(loadDefaults=False)
     for name, value in (_configuration(folder, settings) | settings.spark_conf).items():
         conf.set(name, value)
+    logging.getLogger().addFilter(_not_of_py4j)
     interrupt = signal.getsignal(signal.SIGINT)
     try:
         with log.open("ab") as output:
@@ -99,6 +101,11 @@ def start_spark(settings: Settings) -> Spark:
     finally:
         _restore(interrupt)
     return Spark(SparkSession(context), java, gateway.proc, folder, log, link)
+
+
+def _not_of_py4j(record: logging.LogRecord) -> bool:
+    """Py4J logs a traceback when Java is gone; we say so ourselves, in one sentence."""
+    return "py4j" not in record.pathname
 
 
 def _restore(interrupt: Any) -> None:
