@@ -140,7 +140,8 @@ class EmbeddedServer:
                     f"The embedded PostgreSQL does not start; see {self.folder / 'server.log'}: {problem}"
                 )
             if self._postmaster is None or self._postmaster.poll() is not None:
-                self._remove_stale_pid_file()
+                for name in ("postmaster.pid", ".s.PGSQL.5432.lock"):
+                    self._remove_stale_pid_file(self.data / name)
                 self._postmaster = self._spawn()
             time.sleep(0.05)
 
@@ -167,9 +168,9 @@ class EmbeddedServer:
                 start_new_session=True,  # Ctrl-C in the terminal must not reach it
             )
 
-    def _remove_stale_pid_file(self) -> None:
-        """After a hard stop the pid in the file may by now be anyone's, and postgres would refuse to start."""
-        pid_file = self.data / "postmaster.pid"
+    def _remove_stale_pid_file(self, pid_file: Path) -> None:
+        """After a hard stop the pid in the file may by now be anyone's, or that of a process whose parent has not heard
+        yet that it is dead, and postgres would refuse to start."""
         try:
             pid = int(pid_file.read_text().split("\n", 1)[0])
             command = Path(f"/proc/{pid}/cmdline").read_bytes()
