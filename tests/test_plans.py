@@ -37,11 +37,8 @@ LARGE = re.compile(
     r"(message|part|fragment|queue_\d+|claimed_\d+|suspended_\d+|scheduled_\d+|instance_subscription|intake|publication"
     r"|message_ref_total|part_ref_total)$"
 )
-# The claims of living host instances are few thousand at most: whoever looks for the dead may look at all of them, and
-# whoever settles a good part of them too.
-MAY_READ_ALL = {
-    (verb, f"claimed_{HOST}") for verb in ("release_dead", "busy", "complete", "retry", "suspend", "give_back")
-}
+# The claims of living host instances are few thousand at most: whoever looks for the dead may look at all of them.
+MAY_READ_ALL = {("release_dead", f"claimed_{HOST}"), ("busy", f"claimed_{HOST}")}
 # What those claims, and whatever else is always small, take up.
 FEW_BLOCKS = 200
 

@@ -107,6 +107,7 @@ def test_whoever_is_killed_at_random_moments_every_order_is_published_once_and_d
 
     assert (walk.delivered("all"), walk.delivered("europe-large")) == expected(ORDERS)
     assert codes == [0, 0, 0]
+    assert "Traceback" not in walk.errors()
     walk.run()  # cleans up what the last ones left
     assert_box_is_exact(walk, ORDERS)
 

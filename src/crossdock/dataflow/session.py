@@ -94,6 +94,8 @@ def start_spark(settings: Settings) -> Spark:
                 popen_kwargs={"stdout": output, "stderr": output, "start_new_session": True},
             )
         context = SparkContext(conf=conf, gateway=gateway)
+        accumulators: Any = context._accumulatorServer
+        accumulators.handle_error = _said_elsewhere
     except (PySparkException, OSError, RuntimeError) as error:
         raise UnavailableError(
             f"Spark does not start on Java {java.version} ({java.origin}); see {log}: {error}"
@@ -106,6 +108,10 @@ def start_spark(settings: Settings) -> Spark:
 def _not_of_py4j(record: logging.LogRecord) -> bool:
     """Py4J logs a traceback when Java is gone; we say so ourselves, in one sentence."""
     return "py4j" not in record.pathname
+
+
+def _said_elsewhere(request: Any, address: Any) -> None:
+    """Spark prints a traceback here when Java is gone; `ReceiveFlow.check` says so in one sentence."""
 
 
 def _restore(interrupt: Any) -> None:
