@@ -1,6 +1,6 @@
 """EXPLAIN guards: over a large spool every statement of the hot path goes by its index, and reads no large table whole.
 
-Each statement is planned with real parameters, once for their values and once for any values: psycopg prepares what it
+Planned in sessions that are set up as the agent's are. Each statement is planned with real parameters, once for their values and once for any values: psycopg prepares what it
 runs often, and PostgreSQL may then keep one plan for all.
 """
 
@@ -21,6 +21,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from box import NOW, deployment, ids
 from crossdock.messagebox.agent import Agent
+from crossdock.messagebox.database import _CLAIMING, _configure
 from crossdock.messagebox.lifeline import INSTANCE_LOCK
 from crossdock.messagebox.marks import PRIORITIES
 from crossdock.messagebox.statement import host_statement, log_statement, statement
@@ -39,6 +40,8 @@ LARGE = re.compile(
 )
 # The claims of living host instances are few thousand at most: whoever looks for the dead may look at all of them.
 MAY_READ_ALL = {("release_dead", f"claimed_{HOST}"), ("busy", f"claimed_{HOST}")}
+# What runs in the agent's sessions for claims.
+CLAIMING = {"dequeue", "sweep", "take_line", "dequeue_line", "busy"}
 # What those claims, and whatever else is always small, take up.
 FEW_BLOCKS = 200
 
@@ -176,7 +179,8 @@ def filled(server: str, template: str) -> Iterator[psycopg.Connection]:
         with Agent(database) as agent:
             agent.deploy(deployment(**dict.fromkeys(SERVICES, "EXISTS(Region)")))
             assert ids(agent) == (1, HOST)
-        with psycopg.connect(database, options="-csearch_path=crossdock", autocommit=True) as connection:
+        with psycopg.connect(database, autocommit=True) as connection:
+            _configure(connection)
             connection.execute(FILL)
             report_all(database)
             connection.execute("VACUUM ANALYZE")
@@ -199,7 +203,7 @@ def report_all(database: str) -> None:
 def test_statement_goes_by_its_indexes(filled: psycopg.Connection, verb: str, mode: str) -> None:
     text, parameters = STATEMENTS[verb]
 
-    plan = explain(filled, text, parameters, mode)
+    plan = explain(filled, text, parameters, mode, _CLAIMING if verb in CLAIMING else {})
 
     whole = [str(node) for node in nodes(filled, plan) if node.reads_all and (verb, node.table) not in MAY_READ_ALL]
     assert whole == [], f"{verb} reads all of a large table: {', '.join(whole)}"
@@ -270,7 +274,13 @@ class Node:
         return f"{self.kind} on {self.table}" + (f" using {self.index} where {self.condition}" if self.index else "")
 
 
-def explain(connection: psycopg.Connection, text: str, parameters: Mapping[str, Any], mode: str) -> Any:
+def explain(
+    connection: psycopg.Connection,
+    text: str,
+    parameters: Mapping[str, Any],
+    mode: str,
+    settings: Mapping[str, str] | None = None,
+) -> Any:
     """The plan of a statement as psycopg would have it prepared."""
     names = list(dict.fromkeys(re.findall(r"%\((\w+)\)s", text)))
     numbered = re.sub(r"%\((\w+)\)s", lambda found: f"${names.index(found[1]) + 1}", text)
@@ -280,7 +290,8 @@ def explain(connection: psycopg.Connection, text: str, parameters: Mapping[str, 
     declared = ", ".join(type_name(connection, oid) for oid in transformer.types or ())
     given = ", ".join(transformer.as_literal(value).decode() for value in values)
     with connection.transaction(force_rollback=True):
-        connection.execute(f"SET LOCAL plan_cache_mode = {mode}")
+        for name, value in {"plan_cache_mode": mode, **(settings or {})}.items():
+            connection.execute("SELECT set_config(%s, %s, true)", [name, value])
         connection.execute(f"PREPARE hot {f'({declared})' if names else ''} AS {numbered}")
         try:
             row = connection.execute(f"EXPLAIN (FORMAT JSON) EXECUTE hot {f'({given})' if names else ''}").fetchone()

@@ -1,8 +1,15 @@
 -- Settle delivered references. Only rows still claimed by this instance count: after it was taken for dead, its references
 -- are somebody else's. The delta goes into whichever log is active now.
+-- They are found one by one in the index and deleted by place: older servers rather read all that is claimed.
 WITH settled AS (
     DELETE FROM {claimed}
-     WHERE host_id = %(host)s AND claimed_by = %(instance)s AND sequence = ANY(%(sequence)s)
+     WHERE ctid = ANY (ARRAY (SELECT mine.place
+                                FROM unnest(%(sequence)s::bigint[]) AS wanted (sequence),
+                                     LATERAL (SELECT living.ctid AS place
+                                                FROM {claimed} AS living
+                                               WHERE living.host_id = %(host)s AND living.sequence = wanted.sequence
+                                               LIMIT 1) AS mine))
+       AND host_id = %(host)s AND claimed_by = %(instance)s
     RETURNING service_id, message_id
 ), log_1 AS (
     INSERT INTO message_ref_log_1 (message_id, delta)

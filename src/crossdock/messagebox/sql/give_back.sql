@@ -1,8 +1,15 @@
 -- Put claimed references back as they were, all but the one that was tried: that one counts its attempt. They go to the
 -- host that has the service now, except what only one host instance may take.
+-- They are found one by one in the index and deleted by place: older servers rather read all that is claimed.
 WITH returned AS (
     DELETE FROM {claimed}
-     WHERE host_id = %(host)s AND claimed_by = %(instance)s AND sequence = ANY(%(sequence)s::bigint[])
+     WHERE ctid = ANY (ARRAY (SELECT mine.place
+                                FROM unnest(%(sequence)s::bigint[]) AS wanted (sequence),
+                                     LATERAL (SELECT living.ctid AS place
+                                                FROM {claimed} AS living
+                                               WHERE living.host_id = %(host)s AND living.sequence = wanted.sequence
+                                               LIMIT 1) AS mine))
+       AND host_id = %(host)s AND claimed_by = %(instance)s
     RETURNING *
 )
 INSERT INTO queue (host_id, sequence, priority, message_id, subscription_id, service_id, attempt, line, instance_id)

@@ -1,7 +1,14 @@
 -- Suspend deliveries that will not work by themselves.
+-- They are found one by one in the index and deleted by place: older servers rather read all that is claimed.
 WITH settled AS (
     DELETE FROM {claimed}
-     WHERE host_id = %(host)s AND claimed_by = %(instance)s AND sequence = ANY(%(sequence)s::bigint[])
+     WHERE ctid = ANY (ARRAY (SELECT mine.place
+                                FROM unnest(%(sequence)s::bigint[]) AS wanted (sequence),
+                                     LATERAL (SELECT living.ctid AS place
+                                                FROM {claimed} AS living
+                                               WHERE living.host_id = %(host)s AND living.sequence = wanted.sequence
+                                               LIMIT 1) AS mine))
+       AND host_id = %(host)s AND claimed_by = %(instance)s
     RETURNING *
 )
 INSERT INTO {suspended} (host_id, sequence, kind, message_id, subscription_id, service_id, priority, attempt, line,
