@@ -58,7 +58,7 @@ def test_sql_rows_are_listed_up_to_the_default_limit(folder: Path) -> None:
     ("kind", "options", "problem"),
     [
         ("fil", {}, "there is no adapter 'fil'; did you mean 'file'?"),
-        ("carrier pigeon", {}, "there is no adapter 'carrier pigeon'; there are file, sql"),
+        ("carrier pigeon", {}, "there is no adapter 'carrier pigeon'; there are file, http, sql"),
         ("file", {"subfolder": True}, "adapter 'file' has no option 'subfolder'; did you mean 'subfolders'?"),
         ("file", {"zzz": 1}, "there are archive, maximum_size, minimum_age, minimum_size, subfolders"),
         ("file", {"clock": None}, "adapter 'file' has no option 'clock'"),
@@ -83,7 +83,8 @@ def test_address_is_shown_without_its_password() -> None:
     assert printable_address("sql", "postgresql://me:secret@db:5433/shop?sslkey=x") == "postgresql://db:5433/shop"
 
 
-def test_sqlalchemy_is_imported_only_when_it_is_needed() -> None:
-    code = "import sys, crossdock.adapter.registry; sys.exit('sqlalchemy' in sys.modules)"
+@pytest.mark.parametrize("library", ["sqlalchemy", "httpx"])
+def test_library_is_imported_only_when_it_is_needed(library: str) -> None:
+    code = f"import sys, crossdock.adapter.registry; sys.exit({library!r} in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

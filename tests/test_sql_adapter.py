@@ -322,7 +322,7 @@ def test_query_may_end_in_a_comment_or_a_semicolon(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("address", "options", "problem"),
     [
-        ("shop:secret@nowhere", {}, "the address of an sql location is a URL such as"),
+        ("shop:secret@nowhere", {}, "the address of adapter 'sql' is a URL such as"),
         ("nosuch://u:secret@h/d", {}, "'nosuch' is no database that SQLAlchemy knows"),
         ("mysql+cymysql://u:secret@h/d", {}, "the driver of 'mysql\\+cymysql' is not installed"),
         (

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
+from crossdock.errors import CrossdockError
 from crossdock.message.message import Message
+from crossdock.message.property import Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +62,38 @@ class BatchReceiveAdapter(ReceiveAdapter, Protocol):
         """As `acknowledge`, for all of them; if it fails, some may be done."""
 
 
-class SendAdapter(Protocol):
-    """Hands messages to a partner."""
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a partner answered. The properties are written into the context of the response."""
 
-    def send(self, message: Message, *, attempt: int) -> None:
-        """Deliver one message, safely stored on return. Raises TransientError to retry, TerminalError to suspend."""
+    body: bytes
+    properties: Mapping[str, Value] = field(default_factory=dict)
+
+
+class SendAdapter(Protocol):
+    """Hands messages to a partner. Threads share it."""
+
+    def send(self, message: Message, *, attempt: int) -> Reply | None:
+        """Deliver one message, safe with the partner on return; gives the answer, where there can be one.
+
+        `attempt` counts the attempts before this one. Raises TransientError to retry, TerminalError to suspend.
+        """
+
+    def close(self) -> None:
+        """Let go of connections; it may be used again afterwards."""
+
+
+@runtime_checkable
+class RememberingSendAdapter(SendAdapter, Protocol):
+    """One that remembers what it has delivered: another port may deliver the same message to the same place."""
+
+    def remember_for(self, port: str) -> None:
+        """Deliver for this port from now on."""
+
+
+@runtime_checkable
+class BatchSendAdapter(SendAdapter, Protocol):
+    """One for which many messages at once are much quicker than one after the other."""
+
+    def send_batch(self, messages: Sequence[Message]) -> Sequence[CrossdockError | None]:
+        """As `send`, in their order; for each None, or the TransientError or TerminalError that it would raise."""

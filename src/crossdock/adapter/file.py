@@ -228,6 +228,9 @@ class FileSendAdapter:
             kind = TerminalError if error.errno == ENAMETOOLONG else TransientError
             raise kind(f"file {target} cannot be written: {error.strerror}") from error
 
+    def close(self) -> None:
+        """There is nothing to let go of."""
+
 
 def _write(target: Path, message: Message) -> None:
     """Under a temporary name, then linked: never half a file under its name, never over another file."""

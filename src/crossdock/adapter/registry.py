@@ -4,34 +4,72 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from crossdock.adapter.contract import ReceiveAdapter
-from crossdock.adapter.file import FileReceiveAdapter
+from crossdock.adapter.contract import ReceiveAdapter, RememberingSendAdapter, SendAdapter
+from crossdock.adapter.file import FileReceiveAdapter, FileSendAdapter
+from crossdock.adapter.http_guard import HttpOptions
 from crossdock.errors import ApplicationError
+
+Adapter = TypeVar("Adapter")
 
 
 def receive_adapter(kind: str, address: str, options: Mapping[str, Any]) -> ReceiveAdapter:
     """The adapter of this kind at work. Raises ApplicationError if there is none or its options are wrong."""
-    if kind not in _RECEIVE:
-        raise ApplicationError(f"there is no adapter {kind!r}{_meant(kind, _RECEIVE)}")
-    model, build = _RECEIVE[kind]
+    return _built(_RECEIVE, kind, address, options)
+
+
+def send_adapter(kind: str, address: str, options: Mapping[str, Any], *, port: str = "") -> SendAdapter:
+    """The same for sending, on behalf of a port."""
+    adapter = _built(_SEND, kind, address, options)
+    if isinstance(adapter, RememberingSendAdapter):
+        adapter.remember_for(port)
+    return adapter
+
+
+def _built(
+    known: Mapping[str, tuple[type[BaseModel], Callable[[str, Mapping[str, Any]], Adapter]]],
+    kind: str,
+    address: str,
+    options: Mapping[str, Any],
+) -> Adapter:
+    if kind not in known:
+        raise ApplicationError(f"there is no adapter {kind!r}{_meant(kind, known)}")
+    model, build = known[kind]
+    return build(address, _checked(model, kind, options))
+
+
+def _checked(model: type[BaseModel], kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
     try:
-        given = model.model_validate(dict(options)).model_dump(exclude_unset=True)
+        return model.model_validate(dict(options)).model_dump(exclude_unset=True)
     except ValidationError as error:
         raise ApplicationError(_first_problem(kind, model, error)) from None  # the values may hold a password
-    return build(address, given)
+
+
+def dynamic_options(kind: str, options: Any) -> None:
+    """Check the options that a dynamic port has for one kind of adapter. Raises ApplicationError."""
+    if kind not in _SEND:
+        raise ApplicationError(f"there is no adapter {kind!r}{_meant(kind, _SEND)}")
+    if not isinstance(options, dict):
+        raise ApplicationError(f"the options of adapter {kind!r} are a mapping")
+    _checked(_SEND[kind][0], kind, options)
 
 
 def printable_address(kind: str, address: str) -> str:
     """The address without a password, for people, logs and message contexts."""
-    if kind != "sql":
-        return address
-    from crossdock.adapter import sql
+    match kind:
+        case "sql":
+            from crossdock.adapter.sql_database import printable_address as of_database
 
-    return sql.printable_address(address)
+            return of_database(address)
+        case "http":
+            from crossdock.adapter.http_request import printable_address as of_server
+
+            return of_server(address)
+        case _:
+            return address
 
 
 class _Options(BaseModel):
@@ -66,13 +104,67 @@ def _sql(address: str, options: Mapping[str, Any]) -> ReceiveAdapter:
     return SqlReceiveAdapter(address, **options)
 
 
-_RECEIVE: Mapping[str, tuple[type[_Options], Callable[[str, Mapping[str, Any]], ReceiveAdapter]]] = {
+def _http_receive(address: str, options: Mapping[str, Any]) -> ReceiveAdapter:
+    from crossdock.adapter.http_receive import HttpReceiveAdapter
+
+    return HttpReceiveAdapter(address, HttpOptions(**options))
+
+
+_RECEIVE: Mapping[str, tuple[type[BaseModel], Callable[[str, Mapping[str, Any]], ReceiveAdapter]]] = {
     "file": (_FileOptions, _file),
     "sql": (_SqlOptions, _sql),
+    "http": (HttpOptions, _http_receive),
 }
 
 
-def _first_problem(kind: str, model: type[_Options], error: ValidationError) -> str:
+class _FileSendOptions(_Options):
+    pass
+
+
+class _HttpSendOptions(_Options):
+    method: str = ""
+    headers: dict[str, str] = {}
+    content_type: Annotated[str, Field(min_length=1)] = ""
+    timeout: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 0
+    verify: bool = True
+    ca: Annotated[str, Field(min_length=1)] | None = None
+    certificate: Annotated[str, Field(min_length=1)] | None = None
+    certificate_key: Annotated[str, Field(min_length=1)] | None = None
+    user: Annotated[str, Field(min_length=1)] | None = None
+    password: str | None = None
+    token: Annotated[str, Field(min_length=1)] | None = None
+    maximum_response: Annotated[int, Field(ge=0)] = 0
+
+
+class _SqlSendOptions(_Options):
+    statement: Annotated[str, Field(min_length=1)]
+    parameters: dict[str, Annotated[str, Field(min_length=1)]] = {}
+
+
+def _file_send(address: str, options: Mapping[str, Any]) -> SendAdapter:
+    return FileSendAdapter(address, **options)
+
+
+def _http_send(address: str, options: Mapping[str, Any]) -> SendAdapter:
+    from crossdock.adapter.http import HttpSendAdapter
+
+    return HttpSendAdapter(address, **options)
+
+
+def _sql_send(address: str, options: Mapping[str, Any]) -> SendAdapter:
+    from crossdock.adapter.sql_send import SqlSendAdapter
+
+    return SqlSendAdapter(address, **options)
+
+
+_SEND: Mapping[str, tuple[type[BaseModel], Callable[[str, Mapping[str, Any]], SendAdapter]]] = {
+    "file": (_FileSendOptions, _file_send),
+    "http": (_HttpSendOptions, _http_send),
+    "sql": (_SqlSendOptions, _sql_send),
+}
+
+
+def _first_problem(kind: str, model: type[BaseModel], error: ValidationError) -> str:
     problem = error.errors(include_url=False, include_input=False)[0]
     option = str(problem["loc"][0])
     match problem["type"]:

@@ -9,34 +9,17 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
-from urllib.parse import quote, quote_plus
 
-from sqlalchemy import (
-    URL,
-    Connection,
-    Engine,
-    Row,
-    Select,
-    bindparam,
-    column,
-    create_engine,
-    literal_column,
-    make_url,
-    select,
-    text,
-)
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy import Connection, Row, Select, bindparam, column, literal_column, select, text
 
 from crossdock.adapter.contract import Listing, Source
-from crossdock.adapter.sql_value import as_document, json_as_it_is, key_from_bytes, key_to_bytes
+from crossdock.adapter.sql_database import Database, DatabaseErrors
+from crossdock.adapter.sql_value import as_document, key_from_bytes, key_to_bytes
 from crossdock.errors import ApplicationError, TransientError
 
 ROWS_PER_LISTING = 10_000
 _ROWS_AT_A_TIME = 500
-_CONNECT_SECONDS = 10
-_TAKES_CONNECT_TIMEOUT = ("psycopg", "psycopg2", "pymysql", "mysqldb")
 
 
 class SqlReceiveAdapter:
@@ -57,10 +40,8 @@ class SqlReceiveAdapter:
         version: str | None = None,
         limit: int = ROWS_PER_LISTING,
     ) -> None:
-        url = _url(address)
-        self.address = _printable(url)
-        self._secrets = _secrets(url)
-        self._file = _database_file(url)
+        self._database = Database(address)
+        self.address = self._database.address
         self._key, self._version = key, version
         _check_parameters("query", query, ())
         _check_parameters("done", done, ("key",))
@@ -73,7 +54,7 @@ class SqlReceiveAdapter:
         # The ledger knows sources by identity alone, and two tables may have the same keys. Statements are left out:
         # what was published while `done` was wrong must still be known once it is mended.
         self._place = sha256("\0".join((self.address, _table(done), key)).encode()).hexdigest()[:16].encode()
-        self._engine = _engine(url)
+        self._engine = self._database.engine
 
     def list(self) -> Listing:
         sources: dict[bytes, Source] = {}
@@ -174,9 +155,7 @@ class SqlReceiveAdapter:
     @contextmanager
     def _connected(self, *, alone: bool = False) -> Iterator[Connection]:
         """A transaction that is rolled back unless it is committed; `alone`: no row it read may change before that."""
-        if self._file is not None and not self._file.exists():  # to connect would make an empty one
-            raise TransientError(f"{self.address} cannot be reached: there is no such file")
-        with self._explained("it cannot be reached"), self._engine.connect() as connection:
+        with self._database.connected() as connection:
             if alone:
                 self._begin_alone(connection)
             yield connection
@@ -194,71 +173,19 @@ class SqlReceiveAdapter:
         """What the database complains of, in one line and without the password."""
         try:
             yield
-        except (SQLAlchemyError, UnicodeError, ValueError) as error:
-            reason = str(error.orig if isinstance(error, DBAPIError) else error)
-            for secret in self._secrets:
-                reason = reason.replace(secret, "***")
+        except DatabaseErrors as error:
             # Not chained: the driver's own error may hold the password.
-            raise TransientError(f"{self.address}: {problem}: {' '.join(reason.split())}") from None
-
-
-def printable_address(address: str) -> str:
-    """Where the database is; not who reads it, nor with which options, which may hold a password."""
-    return _printable(_url(address))
+            raise TransientError(f"{self.address}: {problem}: {self._database.reason(error)}") from None
 
 
 def _key(identity: bytes) -> Any:
     return key_from_bytes(identity.split(b":", 2)[2])
 
 
-def _url(address: str) -> URL:
-    try:
-        url = make_url(address)
-    except ArgumentError:
-        # Not chained, and the address not shown: it may hold a password.
-        raise ApplicationError(
-            "the address of an sql location is a URL such as postgresql://user@host/database or sqlite:////folder/file.db"
-        ) from None
-    return url.set(drivername="postgresql+psycopg") if url.drivername == "postgresql" else url
-
-
-def _engine(url: URL) -> Engine:
-    options: dict[str, Any] = {}
-    if url.get_backend_name() == "postgresql":
-        options["json_deserializer"] = json_as_it_is
-    try:
-        if url.get_driver_name() in _TAKES_CONNECT_TIMEOUT and "connect_timeout" not in url.query:
-            options["connect_args"] = {"connect_timeout": _CONNECT_SECONDS}
-        return create_engine(url, pool_pre_ping=True, **options)
-    except NoSuchModuleError:
-        raise ApplicationError(f"{url.drivername!r} is no database that SQLAlchemy knows") from None
-    except ImportError as error:
-        raise ApplicationError(
-            f"the driver of {url.drivername!r} is not installed: pip install the package of {error.name!r}"
-        ) from None
-
-
-def _printable(url: URL) -> str:
-    options = {name: value for name, value in url.query.items() if name in ("host", "port")}
-    place = URL.create(url.get_backend_name(), host=url.host, port=url.port, database=url.database, query=options)
-    return place.render_as_string(hide_password=True)
-
-
-def _secrets(url: URL) -> Sequence[str]:
-    options = [str(value) for name, value in url.query.items() if "pass" in name.lower() or "pwd" in name.lower()]
-    plain = [secret for secret in (url.password, *options) if secret]
-    return sorted({*plain, *map(quote, plain), *map(quote_plus, plain)}, key=len, reverse=True)
-
-
 def _table(done: str) -> str:
     """What the statement changes, as far as can be told."""
     found = re.search(r"\b(?:UPDATE|FROM|INTO)\s+([^\s(;]+)", done, re.IGNORECASE)
     return found[1] if found else ""
-
-
-def _database_file(url: URL) -> Path | None:
-    named = url.get_backend_name() == "sqlite" and url.database and not url.database.startswith((":", "file:"))
-    return Path(str(url.database)) if named else None
 
 
 def _check_parameters(option: str, statement: str, allowed: Sequence[str]) -> None:

@@ -2,4 +2,4 @@
 
 import pytest
 
-pytest.register_assert_rewrite("crossdock.testing.receive_conformance")
+pytest.register_assert_rewrite("crossdock.testing.receive_conformance", "crossdock.testing.send_conformance")

@@ -1,0 +1,134 @@
+"""One connection: uvicorn's, with deadlines for what a client can hold back, and with refusals that say why."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import h11
+from uvicorn import Config
+from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
+from uvicorn.server import ServerState
+
+from crossdock.adapter.http_guard import failure
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What all clients of one server may hold. Seconds are those from the first byte of a head, of silence between
+    two requests, and after the last write of an answer that is not read."""
+
+    connections: int = 5000
+    head_seconds: float = 10
+    idle_seconds: float = 5
+    flush_seconds: float = 60
+    linger_seconds: float = 2
+
+
+class Connection(H11Protocol):
+    """Has at most one deadline of its own at a time; the one between two requests is uvicorn's."""
+
+    def __init__(self, config: Config, state: ServerState, limits: Limits, app_state: dict[str, Any]) -> None:
+        super().__init__(config, state, app_state, asyncio.get_running_loop())
+        self.logger = logging.getLogger(f"{__name__}.uvicorn")
+        self.access_log = False
+        self.timeout_keep_alive = limits.idle_seconds  # type: ignore[assignment]
+        self._limits = limits
+        self._deadline: asyncio.TimerHandle | None = None
+        self._is_refused = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """The first head is awaited from now on."""
+        super().connection_made(transport)
+        self._abort_in(self._limits.head_seconds)
+
+    def data_received(self, data: bytes) -> None:
+        """Whatever is not the body of a request that is being answered has a deadline from its first byte."""
+        if not self._is_refused:
+            super().data_received(data)
+            self._await_more()
+
+    def _await_more(self) -> None:
+        if self._is_refused or self.transport.is_closing():
+            return
+        if self._is_answering():
+            self._forget_deadline()
+        else:
+            self._abort_in(self._limits.head_seconds)
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request; or, where the connection closes, until the client has read the answer."""
+        super().on_response_complete()
+        if self.transport.is_closing():
+            self._abort_in(self._limits.flush_seconds)
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close an idle connection, though the answer may not be read yet."""
+        super().timeout_keep_alive_handler()
+        self._abort_in(self._limits.flush_seconds)
+
+    def shutdown(self) -> None:
+        """Close now if no request is in progress, else after its answer."""
+        if self._is_answering():
+            self.cycle.keep_alive = False
+        else:
+            self.transport.close()
+            self._abort_in(self._limits.flush_seconds)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Nothing is awaited any more."""
+        self._forget_deadline()
+        self._unset_keepalive_if_required()
+        super().connection_lost(exc)
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is not HTTP. Called where h11's error is being handled, which knows the status."""
+        error = sys.exc_info()[1]
+        logger.debug("A request of %s is refused: %s", self.client, error or msg)
+        self._is_refused = True
+        if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+            self.transport.close()  # the answer has begun
+            return
+        self._write_refusal(error.error_status_hint if isinstance(error, h11.ProtocolError) else 400)
+        self._linger()
+
+    def _write_refusal(self, status: int) -> None:
+        reason = "the head of the request is too large" if status == 431 else "this is not a valid HTTP request"
+        answer = failure(status, reason)
+        lines = {**answer.headers, "Content-Length": str(len(answer.body)), "Connection": "close"}
+        start = h11.Response(status_code=status, headers=list(lines.items()), reason=STATUS_PHRASES[status])
+        for event in (start, h11.Data(data=answer.body), h11.EndOfMessage()):
+            self.transport.write(self.conn.send(event) or b"")
+
+    def _linger(self) -> None:
+        """Close, but not at once: a client that still sends would get a reset in place of the answer."""
+        if self._is_answering():
+            self.cycle.disconnected = True  # it has its answer, from here
+            self.cycle.message_event.set()
+        self._forget_deadline()
+        self._abort_in(self._limits.linger_seconds)
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        else:
+            self.transport.close()
+
+    def _is_answering(self) -> bool:
+        cycle = getattr(self, "cycle", None)  # None before the first request, whatever uvicorn's types say
+        return cycle is not None and not cycle.response_complete
+
+    def _abort_in(self, seconds: float) -> None:
+        if self._deadline is None:
+            self._deadline = self.loop.call_later(seconds, self.transport.abort)
+
+    def _forget_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """A client may offer HTTP/2 or WebSocket: it is served without."""

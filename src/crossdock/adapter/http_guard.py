@@ -1,0 +1,204 @@
+"""Who may send to an http location, how often and how much: a request is refused before its body is read."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import json
+import logging
+import math
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+
+from crossdock.adapter.secret import secret
+from crossdock.errors import TransientError
+
+logger = logging.getLogger(__name__)
+
+_Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+_Word = Annotated[str, Field(min_length=1)]
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*")
+
+
+class HttpOptions(BaseModel):
+    """What an http location asks of its requests. Sizes are in bytes, times in seconds."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
+
+    methods: Annotated[tuple[Annotated[str, Field(pattern="^[A-Z]+$")], ...], Field(min_length=1, strict=False)] = (
+        "POST",
+    )
+    maximum_size: Annotated[int, Field(ge=0)] = 16 * 1024 * 1024
+    api_keys: Annotated[tuple[_Word, ...], Field(strict=False, repr=False)] = ()
+    basic: Annotated[Mapping[str, _Word], Field(repr=False)] = {}
+    rate_limit: _Seconds | None = None
+    read_timeout: _Seconds = 30
+    certificate: _Word | None = None
+    key: _Word | None = None
+    concurrency: Annotated[int, Field(ge=1)] = 2000
+    timeout: _Seconds = 60
+
+    @field_validator("key")
+    @classmethod
+    def _key_has_a_certificate(cls, key: str | None, info: ValidationInfo) -> str | None:
+        if key is not None and info.data.get("certificate") is None:
+            raise ValueError("a key needs the option 'certificate' too")
+        return key
+
+
+def _nothing() -> None:
+    """Nobody wants to know."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the client gets. A status or a header that HTTP cannot carry is a ValueError here, not a broken answer.
+
+    Either `sent` or `lost` is called once, when it has gone out or when it never will.
+    """
+
+    status: int
+    body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    sent: Callable[[], None] = field(default=_nothing, compare=False, repr=False)
+    lost: Callable[[], None] = field(default=_nothing, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not 200 <= self.status <= 599:
+            raise ValueError(f"an answer cannot have the status {self.status}: it is between 200 and 599")
+        for name, value in self.headers.items():
+            if not _HEADER.fullmatch(f"{name}:{value}") or ":" in name or value != value.strip():
+                raise ValueError(f"an answer cannot have the header {name!r} with the value {value!r}")
+
+
+def failure(status: int, reason: str, headers: Mapping[str, str] | None = None) -> Answer:
+    """An answer that says in one sentence, as JSON, why it is not the wanted one."""
+    body = json.dumps({"error": reason}, ensure_ascii=False).encode()
+    return Answer(status, body, {"Content-Type": "application/json", **(headers or {})})
+
+
+class RefusedError(Exception):
+    """The request ends here, with this answer."""
+
+    def __init__(self, status: int, reason: str, headers: Mapping[str, str] | None = None) -> None:
+        self.answer = failure(status, reason, headers)
+        super().__init__(reason)
+
+
+class Guard:
+    """Admits the requests of one location. Only the server's own thread may use it."""
+
+    def __init__(self, options: HttpOptions, clock: Callable[[], float] = time.monotonic) -> None:
+        self.options = options
+        self._bucket = None if options.rate_limit is None else _Bucket(options.rate_limit, clock)
+        self._in_progress = 0
+
+    @contextmanager
+    def admitted(self, method: str, headers: Mapping[str, str]) -> Iterator[str | None]:
+        """The user's name if there is one; RefusedError. The request is in progress until the end of the block."""
+        self._check_method(method)
+        user = self._authenticated(headers)
+        self._check_size(headers)
+        self._check_load()
+        self._in_progress += 1
+        try:
+            yield user
+        finally:
+            self._in_progress -= 1
+
+    def _check_method(self, method: str) -> None:
+        if method not in self.options.methods:
+            allowed = ", ".join(self.options.methods)
+            raise RefusedError(405, f"{method} is not allowed here: use {allowed}", {"Allow": allowed})
+
+    def _authenticated(self, headers: Mapping[str, str]) -> str | None:
+        if not self.options.api_keys and not self.options.basic:
+            return None
+        try:
+            has_key = self._has_key(headers.get("x-api-key", ""))
+            user = self._user(headers.get("authorization", ""))
+        except TransientError as error:
+            logger.error("Credentials cannot be checked: %s", error)
+            raise RefusedError(503, "credentials cannot be checked now: try again later", RETRY_SOON) from None
+        if user is None and not has_key:
+            challenge = {"WWW-Authenticate": 'Basic realm="crossdock", charset="UTF-8"'} if self.options.basic else {}
+            raise RefusedError(401, "credentials are missing or wrong", challenge)
+        return user
+
+    def _has_key(self, given: str) -> bool:
+        matches = [_same(given, secret(key)) for key in self.options.api_keys]  # all of them: time tells nothing
+        return any(matches)
+
+    def _user(self, authorization: str) -> str | None:
+        given_user, given_password = _basic_credentials(authorization)
+        found = None
+        for user, password in self.options.basic.items():
+            is_user, is_password = _same(given_user, user), _same(given_password, secret(password))
+            if is_user & is_password:
+                found = user
+        return found
+
+    def _check_size(self, headers: Mapping[str, str]) -> None:
+        length = headers.get("content-length", "0")
+        if len(length) > 18 or int(length) > self.options.maximum_size:
+            raise too_large(self.options.maximum_size)
+
+    def _check_load(self) -> None:
+        if self._in_progress >= self.options.concurrency:
+            raise RefusedError(503, "too many requests are in progress: try again later", RETRY_SOON)
+        wait = self._bucket.take() if self._bucket else 0
+        if wait > 0:
+            after = {"Retry-After": str(math.ceil(wait))}
+            raise RefusedError(429, f"no more than {self.options.rate_limit:g} requests per second are taken", after)
+
+
+RETRY_SOON: Mapping[str, str] = {"Retry-After": "1"}
+
+
+def too_large(limit: int) -> RefusedError:
+    """For a body of which more than `limit` bytes were announced or have come."""
+    return RefusedError(413, f"the body is larger than {limit} bytes")
+
+
+class _Bucket:
+    """Holds the requests of one second, and at least one; time fills it."""
+
+    def __init__(self, rate: float, clock: Callable[[], float]) -> None:
+        self._rate = rate
+        self._clock = clock
+        self._tokens = self._size = max(1.0, rate)
+        self._filled_at = clock()
+
+    def take(self) -> float:
+        """Zero if there was a token, else the seconds until there is one."""
+        now = self._clock()
+        self._tokens = min(self._size, self._tokens + (now - self._filled_at) * self._rate)
+        self._filled_at = now
+        if self._tokens < 1:
+            return (1 - self._tokens) / self._rate
+        self._tokens -= 1
+        return 0
+
+
+def _same(given: str, expected: str) -> bool:
+    # Header bytes arrive as Latin-1; an empty secret is nobody's.
+    return hmac.compare_digest(given.encode("latin-1"), expected.encode()) and expected != ""
+
+
+def _basic_credentials(authorization: str) -> tuple[str, str]:
+    """User and password, each byte one character; both empty if there are none."""
+    scheme, _, encoded = authorization.partition(" ")
+    if scheme.lower() != "basic":
+        return "", ""
+    try:
+        user, _, password = base64.b64decode(encoded.strip(), validate=True).decode("latin-1").partition(":")
+    except (binascii.Error, ValueError):
+        return "", ""
+    return user, password

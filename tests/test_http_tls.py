@@ -1,0 +1,98 @@
+"""The http server with a certificate of its own."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from crossdock.adapter.http_server import HttpOptions, HttpServer, Limits
+from crossdock.errors import TransientError
+from http_client import DEADLINE, Client, a_route, post
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a certificate, its key, and that key again with a password."""
+    folder = tmp_path_factory.mktemp("keys")
+    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", "key.pem"]
+    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
+    _openssl(folder, "req", "-x509", *key, *names, "-days", "2", "-out", "certificate.pem")
+    _openssl(folder, "ec", "-in", "key.pem", "-aes128", "-passout", "pass:secret", "-out", "locked.pem")
+    return folder
+
+
+def _openssl(folder: Path, *arguments: str) -> None:
+    subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True, timeout=DEADLINE)
+
+
+@contextmanager
+def serving_with(keys: Path, limits: Limits | None = None) -> Iterator[HttpServer]:
+    certificate, key = str(keys / "certificate.pem"), str(keys / "key.pem")
+    server = HttpServer("127.0.0.1", 0, certificate=certificate, key=key, limits=limits)
+    server.routes([a_route(options=HttpOptions(certificate=certificate, key=key))])
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop(0)
+
+
+@pytest.fixture
+def server(keys: Path) -> Iterator[HttpServer]:
+    with serving_with(keys) as server:
+        yield server
+
+
+def test_a_request_is_answered_over_tls(server: HttpServer, keys: Path) -> None:
+    trusting = ssl.create_default_context(cafile=str(keys / "certificate.pem"))
+
+    with httpx.Client(verify=trusting, trust_env=False, timeout=DEADLINE) as client:
+        answers = [client.post(f"https://127.0.0.1:{server.port}/orders", content=b"x" * 1_000_000) for _ in range(2)]
+
+    assert [(answer.status_code, len(answer.content)) for answer in answers] == [(200, 1_000_000)] * 2
+
+
+def test_what_is_not_http_is_refused_over_tls_too(server: HttpServer, keys: Path) -> None:
+    trusting = ssl.create_default_context(cafile=str(keys / "certificate.pem"))
+
+    raw = socket.create_connection(("127.0.0.1", server.port), timeout=DEADLINE)
+    with trusting.wrap_socket(raw, server_hostname="127.0.0.1") as client:
+        client.sendall(b"hello\r\n\r\n")
+        answer = b"".join(iter(lambda: client.recv(1000), b""))
+
+    assert answer.startswith(b"HTTP/1.1 400 ")
+
+
+@pytest.mark.parametrize(("data", "head_seconds"), [(b"", 0.1), (post(), 600)])
+def test_a_client_without_tls_is_disconnected_quietly(
+    keys: Path, data: bytes, head_seconds: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    with serving_with(keys, Limits(head_seconds=head_seconds)) as server, Client(server, data) as client:
+        assert client.is_closed()
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize(
+    ("certificate", "key"),
+    [
+        ("missing.pem", "key.pem"),
+        ("certificate.pem", "missing.pem"),
+        ("key.pem", "key.pem"),
+        ("certificate.pem", "locked.pem"),
+        ("certificate.pem", None),
+    ],
+)
+def test_a_certificate_that_cannot_be_used_is_told(keys: Path, certificate: str, key: str | None) -> None:
+    server = HttpServer(
+        "127.0.0.1", 0, certificate=str(keys / certificate), key=None if key is None else str(keys / key)
+    )
+
+    with pytest.raises(TransientError, match="cannot read certificate"):
+        server.start()
