@@ -59,6 +59,12 @@ def refused(document):
 def broken(document):
     raise ZeroDivisionError("oops")
 
+def too_large(document):
+    return document.changed(written={"Count": 2**70})
+
+def listed(document):
+    return document.changed(promoted={"Region": ["NO"]})
+
 def doubled(body):
     import json
     order = json.loads(body)
@@ -227,6 +233,19 @@ def test_component_that_raises_suspends_the_source_whole(folder: Path) -> None:
     location = location_of(folder, ORDER, location={"pipeline": "own"}, pipelines=[own])
 
     assert reason(received(location, b"{}")) == "the pipeline failed: ZeroDivisionError: oops"
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [("too_large", "property 'Count' is integer, and"), ("listed", "property 'Region' cannot be list")],
+)
+def test_component_that_writes_what_no_property_can_be_has_the_document_suspended(
+    folder: Path, function: str, said: str
+) -> None:
+    own = {"name": "own", "disassemble": "json", "components": [f"components:{function}"]}
+    location = location_of(folder, ORDER, location={"pipeline": "own"}, pipelines=[own])
+
+    assert reason(received(location, b"{}")).startswith(said)
 
 
 def test_source_that_a_component_broke_on_goes_through_the_pipeline_from_the_start_when_it_is_resumed(

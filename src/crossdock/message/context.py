@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from crossdock.errors import PromotionError
 from crossdock.message.property import PropertyType, Value, format_value, parse_value, type_of
 
 _to_json = msgspec.json.Encoder().encode
@@ -69,4 +70,7 @@ def _decode(kept: Mapping[str, Any]) -> dict[str, Value]:
 
 def _decode_typed(kept: Mapping[str, str]) -> Value:
     ((type_, text),) = kept.items()
-    return parse_value(PropertyType(type_), text)
+    try:
+        return parse_value(PropertyType(type_), text)
+    except PromotionError:  # whoever wrote it did not check it; a message that cannot be read could not be delivered
+        return text

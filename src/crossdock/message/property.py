@@ -81,6 +81,16 @@ def format_value(value: Value) -> str:
     return repr(value) if isinstance(value, float) else str(value)
 
 
+def check_value(name: str, value: object) -> None:
+    """Raise PromotionError unless the value can be kept: one of a property type, within its limits."""
+    if not isinstance(value, str | bool | int | float | Decimal | datetime):
+        raise PromotionError(f"property {name!r} cannot be {type(value).__name__}")
+    try:
+        parse_value(type_of(value), format_value(value))
+    except PromotionError as error:
+        raise PromotionError(f"property {name!r} is {type_of(value)}, and {error}") from error
+
+
 def type_of(value: Value) -> PropertyType:
     """The property type a Python value stands for."""
     if (known := _TYPES.get(value.__class__)) is not None:

@@ -35,7 +35,7 @@ def receive_pipeline(definition: PipelineDefinition) -> ReceivePipeline:
         bool(definition.decode or definition.charset),
         {schema.type: _validator(schema) for schema in definition.schemas if schema.validate_with},
         [load_callable(name, definition.code) for name in definition.components],
-        {each.source: _map(definition, each) for each in definition.maps},
+        {each.source: document_map(definition, each) for each in definition.maps},
         definition.standard,
     )
 
@@ -43,15 +43,20 @@ def receive_pipeline(definition: PipelineDefinition) -> ReceivePipeline:
 def _decoders(definition: PipelineDefinition) -> list[Decoder]:
     decoders = [gunzip if name == "gzip" else load_callable(name, definition.code) for name in definition.decode]
     if definition.charset is not None:
-        try:
-            "a".encode(definition.charset)
-        except (LookupError, UnicodeError) as error:
-            raise ApplicationError(f"there is no character set {definition.charset!r}") from error
+        check_charset(definition.charset)
         if definition.disassemble == "xml":
             raise ApplicationError("`charset` is not for XML, which says itself how it is encoded")
     if definition.disassemble in ("json", "flat") or definition.charset is not None:
         decoders.append(partial(to_utf8, charset=definition.charset))
     return decoders
+
+
+def check_charset(charset: str) -> None:
+    """Raises ApplicationError if Python does not know it."""
+    try:
+        "a".encode(charset)
+    except (LookupError, UnicodeError) as error:
+        raise ApplicationError(f"there is no character set {charset!r}") from error
 
 
 def _disassembler(definition: PipelineDefinition, kind: str, schemas: Sequence[SchemaDefinition]) -> Disassembler:
@@ -113,7 +118,7 @@ def _validator(schema: SchemaDefinition) -> Validator:
     return xsd_validator(schema.validate_with) if schema.format == "xml" else json_validator(schema.validate_with)
 
 
-def _map(definition: PipelineDefinition, each: MapDefinition) -> tuple[Transform, Disassembler]:
+def document_map(definition: PipelineDefinition, each: MapDefinition) -> tuple[Transform, Disassembler]:
     """How documents are turned, and what gives the result its type and its properties."""
     if each.function is not None:
         transform = function_map(each.function, load_callable(each.function, definition.code))

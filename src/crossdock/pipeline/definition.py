@@ -1,4 +1,4 @@
-"""What a pipeline is built from, wherever it runs: kept in the MessageBox with the receive location.
+"""What a pipeline is built from, wherever it runs: kept in the MessageBox with the receive location or the send port.
 
 Files that an application names (XSD, XSLT, JSON Schema) travel in it as text, since the machine that runs the pipeline
 need not have them.
@@ -15,6 +15,7 @@ from crossdock.message.property import PropertyType
 from crossdock.pipeline.json import Split
 
 Format = Literal["json", "xml", "flat"]
+Assembly = Literal["json", "xml", "flat", "passthrough"]
 FieldPath = str
 
 
@@ -76,5 +77,20 @@ class PipelineDefinition(_Definition):
     maps: tuple[MapDefinition, ...] = ()
     split: Split | None = None
     standard: bool = False
+    text_limit: int = 256
+    code: str | None = None
+
+
+class SendPipelineDefinition(_Definition):
+    """`flat` is the schema by whose columns lines are written; `declaration` is for XML; `code` as above."""
+
+    assemble: Assembly = "passthrough"
+    declaration: bool = False
+    flat: SchemaDefinition | None = None
+    components: tuple[str, ...] = ()
+    encode: tuple[str, ...] = ()
+    charset: str | None = None
+    targets: tuple[SchemaDefinition, ...] = ()
+    maps: tuple[MapDefinition, ...] = ()
     text_limit: int = 256
     code: str | None = None

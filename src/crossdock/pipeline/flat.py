@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from io import StringIO
 
 from crossdock.errors import DocumentError, PromotionError
 from crossdock.message.property import Value
@@ -41,12 +42,39 @@ class Record:
             raise DocumentError(str(error)) from error
         return columns
 
-    def promote(self, line: str) -> tuple[dict[str, Value], dict[str, Value]]:
-        """(promoted, written) of a line. Raises DocumentError if it does not have the columns it should have."""
+    def join(self, columns: Sequence[str]) -> str:
+        """The line that is cut into these columns. Raises DocumentError if there is none."""
+        for name, text in zip(self.names, columns, strict=True):
+            if "\n" in text or "\r" in text:
+                raise DocumentError(f"the column {name!r} holds a line end")
+        line = self._placed(columns) if self.positions else self._delimited(columns)
+        if not line.strip():
+            raise DocumentError(f"it has none of the columns {', '.join(self.names)}")
+        return line
+
+    def _placed(self, columns: Sequence[str]) -> str:
+        line = " " * max(start - 1 + length for start, length in self.positions)
+        for name, text, (start, length) in zip(self.names, columns, self.positions, strict=True):
+            if len(text) > length:
+                raise DocumentError(f"the column {name!r} has {len(text)} characters, and {length} is the most")
+            line = line[: start - 1] + text.ljust(length) + line[start - 1 + length :]
+        return line
+
+    def _delimited(self, columns: Sequence[str]) -> str:
+        written = StringIO()
+        csv.writer(written, delimiter=self.delimiter, quotechar=self.quote, lineterminator="").writerow(columns)
+        return written.getvalue()
+
+    def values(self, line: str) -> dict[str, str]:
+        """The text of each column by its name. Raises DocumentError if it does not have the columns it should have."""
         columns = self.cut(line)
         if len(columns) != len(self.names):
             raise DocumentError(f"it has {len(columns)} columns instead of {len(self.names)}")
-        values = dict(zip(self.names, columns, strict=True))
+        return dict(zip(self.names, columns, strict=True))
+
+    def promote(self, line: str) -> tuple[dict[str, Value], dict[str, Value]]:
+        """(promoted, written) of a line."""
+        values = self.values(line)
         # An empty column is a column without a value, as every flat file means it.
         return self.promoter.promote(lambda name: values.get(name) or None)
 
@@ -142,13 +170,18 @@ class FlatDisassembler:
         self, record: Record, place: str, line: bytes, promoted: Mapping[str, Value], written: Mapping[str, Value]
     ) -> Document:
         try:
-            if b"\n" in line or b"\r" in line:
-                raise DocumentError("it holds a line end")
-            mine, distinguished = record.promote(_text(line))
+            mine, distinguished = record.promote(line_text(line))
         except (DocumentError, PromotionError) as error:
             return Document(line, self.type, error=f"{place}: {error}")
         everything = {"BTS.MessageType": self.type, **promoted, **mine}
         return Document(line, self.type, everything, {**written, **distinguished})
+
+
+def line_text(line: bytes) -> str:
+    """The text of one line. Raises DocumentError if it is more than one, or no text."""
+    if b"\n" in line or b"\r" in line:
+        raise DocumentError("it holds a line end")
+    return _text(line)
 
 
 def _text(line: bytes) -> str:

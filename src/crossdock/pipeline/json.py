@@ -99,8 +99,8 @@ class _Fields:
             body.decode()
             found = self._decoded(body)
             if self._flat:
-                return [_text(getattr(found, place)) for (place,) in self._places]
-            return [_text(_follow(found, places)) for places in self._places]
+                return [text_of(getattr(found, place)) for (place,) in self._places]
+            return [text_of(_follow(found, places)) for places in self._places]
         except (UnicodeDecodeError, msgspec.DecodeError, PromotionError):
             return None
 
@@ -184,11 +184,28 @@ def find(body: bytes, path: Sequence[str | int]) -> str | None:
             return None
         except (msgspec.DecodeError, RecursionError) as error:
             raise PromotionError(f"it cannot be read: {error}") from error
-    return _text(value)
+    return text_of(value)
 
 
-def _text(value: Any) -> str | None:
-    """The text of a value: of a string its characters, of anything else what is written."""
+def check_json(body: bytes) -> bytes:
+    """One JSON value, as it is but for a byte order mark. Raises DocumentError if it is none."""
+    content = body.removeprefix(_BOM)
+    problem = _problem(content, "the body")
+    if problem is not None:
+        raise problem
+    return content
+
+
+def object_fields(body: bytes) -> dict[str, msgspec.Raw]:
+    """The fields of an object, for `text_of`. Raises DocumentError."""
+    try:
+        return msgspec.json.decode(check_json(body), type=dict[str, msgspec.Raw])
+    except msgspec.ValidationError as error:
+        raise DocumentError("the body is not a JSON object") from error
+
+
+def text_of(value: Any) -> str | None:
+    """The text of a value: of a string its characters, of anything else what is written; None for null."""
     if value is None or value is msgspec.UNSET:
         return None
     if type(value) is str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from crossdock.errors import DocumentError, PromotionError
+from crossdock.message.property import check_value
 from crossdock.pipeline.document import Document, LineReader
 from crossdock.pipeline.map import Transform
 from crossdock.pipeline.validate import Validator
@@ -32,6 +33,10 @@ class LineDisassembler(Protocol):
 
     def by_lines(self, head: bytes) -> LineReader | None:
         """How to read a file that begins so; None if that one cannot be read by lines."""
+
+
+# By the type of the document: how it is turned, and what gives the result its type and its properties.
+Maps = Mapping[str, tuple[Transform, Disassembler]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +68,14 @@ class CustomDisassembler:
 
 @dataclass(frozen=True, slots=True)
 class ReceivePipeline:
-    """`decodes`: decoding changes what ordinary files hold. With each map goes what gives the result its properties."""
+    """`decodes`: decoding changes what ordinary files hold."""
 
     disassembler: Disassembler
     decoders: Sequence[Decoder] = ()
     decodes: bool = False
     validators: Mapping[str, Validator] = field(default_factory=dict)
     components: Sequence[Component] = ()
-    maps: Mapping[str, tuple[Transform, Disassembler]] = field(default_factory=dict)
+    maps: Maps = field(default_factory=dict)
     standard: bool = False
 
     def execute(self, content: bytes, *, piece: bool = False) -> list[Document]:
@@ -118,21 +123,24 @@ class ReceivePipeline:
                 done = component(done)
                 if done.error is not None:
                     return document.failed(done.error)
-            return self._mapped(done)
+                for name, value in (*done.promoted.items(), *done.written.items()):
+                    check_value(name, value)
+            return mapped(done, self.maps)
         except (DocumentError, PromotionError) as error:
             return document.failed(str(error))
 
-    def _mapped(self, document: Document) -> Document:
-        """What the map for its type makes of a document; it keeps what was promoted unless that is promoted anew."""
-        if (document.type or "") not in self.maps:
-            return document
-        transform, target = self.maps[document.type or ""]
-        results = list(target.disassemble(transform(document.body), piece=True))
-        if len(results) != 1:
-            raise DocumentError(f"the map makes {len(results)} messages of it, and must make one")
-        [made] = results
-        if made.error is not None:
-            raise DocumentError(f"what the map makes of it cannot be used: {made.error}")
-        inherited = {name: value for name, value in document.promoted.items() if name != "BTS.MessageType"}
-        promoted = {**inherited, **made.promoted}
-        return Document(made.body, made.type, promoted, {**document.written, **made.written})
+
+def mapped(document: Document, maps: Maps) -> Document:
+    """What the map for its type makes of a document; it keeps what was promoted unless that is promoted anew."""
+    if (document.type or "") not in maps:
+        return document
+    transform, target = maps[document.type or ""]
+    results = list(target.disassemble(transform(document.body), piece=True))
+    if len(results) != 1:
+        raise DocumentError(f"the map makes {len(results)} messages of it, and must make one")
+    [made] = results
+    if made.error is not None:
+        raise DocumentError(f"what the map makes of it cannot be used: {made.error}")
+    inherited = {name: value for name, value in document.promoted.items() if name != "BTS.MessageType"}
+    promoted = {**inherited, **made.promoted}
+    return Document(made.body, made.type, promoted, {**document.written, **made.written})
