@@ -22,9 +22,9 @@ from crossdock.subscription.text import parse_filter
 
 
 def port(
-    name: str, filter_: str | None = None, *, host: str = "Default", priority: int = 5, **kind: bool
+    name: str, filter_: str | None = None, *, host: str = "Default", priority: int = 5, **kind: Any
 ) -> DeployedPort:
-    """A send port; without a filter only its transport id matches. `kind`: ordered, two_way."""
+    """A send port; without a filter only its transport id matches. `kind`: ordered, two_way, waits, group and port."""
     parsed = Filter() if filter_ is None else parse_filter(PropertyRegistry(PROPERTIES), filter_)
     return DeployedPort(name, host, priority, parsed, {}, **kind)
 

@@ -61,6 +61,8 @@ def test_structured_groups_mean_the_same_as_text(folder: Path) -> None:
         ("Region: $.region", "Region: region", "schema 'Order': property 'Region': 'region' is not a path to one field"),
         ("Region: $.region", "Country: $.region", "schema 'Order': it promotes 'Country', which is not declared"),
         ("name: Archive", "name: EuropeLarge", "the name 'EuropeLarge' is used for more than one send port"),
+        ("name: Archive", "name: All/EuropeLarge", "the name 'All/EuropeLarge' is used for more than one send port, port in a group"),
+        ("name: Archive", "name: OrdersIn.response", "the name 'OrdersIn.response' is used for more than one send port, port in a group or response"),
         ("pipeline: json}", "pipeline: json, schema: Invoice}", "names the schema 'Invoice', which is not declared (declared: Order)"),
         ("pipeline: json}", "pipeline: jsn}", "there is no pipeline 'jsn' (there are: json, xml, flat, passthrough)"),
         ("adapter: file, address", "address", "receive_ports[0].locations[0].adapter: this key is missing"),
@@ -74,7 +76,11 @@ def test_structured_groups_mean_the_same_as_text(folder: Path) -> None:
 )  # fmt: skip
 def test_wrong_yaml_is_refused_with_its_place(folder: Path, old: str, new: str, sentence: str) -> None:
     assert old in ORDERS
-    path = written(folder, ORDERS.replace(old, new, 1))
+    more = "send_port_groups:\n  - {name: All, ports: [EuropeLarge]}\n" if "All/" in new else ""
+    two_way = (
+        ORDERS.replace("name: OrdersIn\n", "name: OrdersIn\n    two_way: true\n") if ".response" in new else ORDERS
+    )
+    path = written(folder, two_way.replace(old, new, 1) + more)
 
     with pytest.raises(ApplicationError) as caught:
         deployed(path)
@@ -114,7 +120,7 @@ def test_python_application_that_prints_does_not_disturb_the_result(
          "property 'Amount' is not declared"),
         ("from crossdock import *\na = Application('a')\na.send_port('S', filter=(P.A > 5) and (P.B > 5))",
          "line 3: a filter expression has no truth value"),
-        ("from crossdock import *\na = Application('a')\na.send_port('S')", "send_ports[0].adapter: this key is missing"),
+        ("from crossdock import *\na = Application('a')\na.send_port('S')", "a send port needs `adapter` and `address`"),
     ],
 )  # fmt: skip
 def test_wrong_python_is_refused_with_its_place(folder: Path, text: str, sentence: str) -> None:
@@ -130,3 +136,25 @@ def test_file_that_is_missing_or_of_another_kind_is_wrong_usage(folder: Path) ->
         load_application(folder / "missing.yaml")
     with pytest.raises(UsageError, match=r"neither a \.yaml nor a \.py file"):
         load_application(written(folder, "", "app.json"))
+
+
+WEB = """
+application: web
+receive_ports:
+  - name: Told
+    locations:
+      - {adapter: http, address: "https://0.0.0.0:8443/told", pipeline: passthrough, options: {certificate: tls/us.pem}}
+send_ports:
+  - {name: Shop, adapter: http, address: "https://shop.example.org", options: {ca: tls/shop.pem, certificate: /etc/us.pem}}
+  - {name: Any, dynamic: true, options: {http: {ca: tls/shop.pem}}}
+"""
+
+
+def test_certificates_are_found_beside_the_application(folder: Path) -> None:
+    deployment = deployed(written(folder, WEB))
+
+    [location] = deployment.locations
+    shop, anyone = (port.definition["options"] for port in deployment.ports)
+    assert location.definition["options"] == {"certificate": f"{folder}/tls/us.pem"}
+    assert shop == {"ca": f"{folder}/tls/shop.pem", "certificate": "/etc/us.pem"}
+    assert anyone == {"http": {"ca": f"{folder}/tls/shop.pem"}}

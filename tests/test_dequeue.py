@@ -143,7 +143,7 @@ def test_instance_that_lost_its_connection_begins_anew_and_what_it_had_claimed_c
                 [before],
             )
         with pytest.raises(TransientError):
-            life.check()
+            life.check("running", 0)
         life.hold()
 
         assert life.instance != before

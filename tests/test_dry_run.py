@@ -104,3 +104,31 @@ def test_help_answers_without_importing_spark() -> None:
 
     assert CROSSDOCK.exists()
     assert result.stdout.rstrip().endswith("False False")
+
+
+def test_ports_of_a_group_are_matched_and_not_taken_for_repeated_filters(walk: Walk, folder: Path) -> None:
+    text = (EXAMPLES / "orders.yaml").read_text()
+    text += (
+        "send_port_groups: [{name: Both, ports: [EuropeLarge, Archive], filter: \"Region = 'eu' OR OrderId = '2'\"}]\n"
+    )
+    (folder / "orders.yaml").write_text(text)
+
+    lint = walk.command("lint", "orders.yaml")
+    first = matched(walk, "a.json")[0]
+
+    assert (lint.returncode, lint.stdout.strip()) == (0, "Nothing looks wrong.")
+    assert first["matches"] == ["EuropeLarge", "Archive", "Both/EuropeLarge", "Both/Archive"]
+
+
+def test_match_shows_who_would_get_the_report_on_a_failed_message(walk: Walk, folder: Path) -> None:
+    text = (
+        (EXAMPLES / "orders.yaml")
+        .read_text()
+        .replace("  - name: OrdersIn\n", "  - name: OrdersIn\n    failed_messages: route\n")
+    )
+    text += '  - {name: Failed, adapter: file, address: "failed/%MessageID%", filter: EXISTS(ErrorReport.ErrorType)}\n'
+    (folder / "orders.yaml").write_text(text)
+
+    rows = matched(walk, "a.json")
+
+    assert [row["matches"] for row in rows][2] == ["Failed"]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from datetime import datetime, timedelta
+from decimal import Decimal
 from queue import SimpleQueue
 from threading import Event, Lock, Thread
 from typing import Any
@@ -18,9 +19,11 @@ import pytest
 from box import NOW, count
 from crossdock.errors import TransientError
 from crossdock.host import instance as host_instance
+from crossdock.host import workers as host_workers
 from crossdock.host.instance import HostInstance
 from crossdock.host.outcome import Complete, Outcome, Retry, Service, Suspend
 from crossdock.message.message import Message, Part
+from crossdock.message.property import Value
 from crossdock.messagebox import queues
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.queues import LineOutcome
@@ -42,6 +45,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 class Partner:
     """A service outside: remembers what it got, in the order it got it, and answers as the test wants it to."""
+
+    in_flight = None
 
     def __init__(self, answer: Callable[[str, int], Outcome] | None = None) -> None:
         self._answer = answer or (lambda _, __: Complete())
@@ -197,7 +202,7 @@ def test_line_whose_references_vanish_while_it_is_taken_is_not_held_for_nothing(
         ending.execute("UPDATE queue SET instance_id = %s", [process])
         ending.commit()
         with living(agent) as life:
-            ending.execute(statement("discard"), {"instance": process})
+            ending.execute(statement("discard"), {"instance": [process]})
             claiming = pool.submit(agent.dequeue_ordered, host, life.instance, limit=10, now=NOW)
             until(lambda: bool(rows(database, "SELECT FROM pg_locks WHERE NOT granted")), 10)
             ending.commit()
@@ -311,7 +316,7 @@ def test_stop_ends_also_when_a_worker_takes_the_last_reference_just_before(
         assert finish.wait(30)
         return Complete()
 
-    monkeypatch.setattr(host_instance, "SimpleQueue", Overtaken)
+    monkeypatch.setattr(host_workers, "SimpleQueue", Overtaken)
     deploy(agent, port("A", "Region = 'NO'"))
     publish_named(agent, "begun", "waits")
     partner = Partner(answer)
@@ -385,3 +390,75 @@ def able(question: Callable[[], bool]) -> bool:
         return question()
     except TransientError:
         return False
+
+
+class Bulk(Partner):
+    """A partner for whom a batch takes as long as one message."""
+
+    batches = True
+
+    def __init__(self, answer: Callable[[int], list[Outcome]] | None = None) -> None:
+        super().__init__()
+        self._batch = answer or (lambda size: [Complete()] * size)
+        self.sizes: list[int] = []
+
+    def deliver_batch(self, messages: Sequence[tuple[Message, int]], *, now: datetime) -> Sequence[Outcome]:
+        assert now.tzinfo is not None
+        Event().wait(0.02)
+        self.sizes.append(len(messages))
+        return self._batch(len(messages))
+
+
+def test_batches_do_not_become_small_where_each_takes_its_time(agent: Agent) -> None:
+    deploy(agent, port("A", "Region = 'NO'"))
+    publish(agent, *[{"Region": "NO"}] * 2_000)
+    bulk = Bulk()
+
+    with running(agent, bulk):
+        until(lambda: sum(bulk.sizes) == 2_000)
+
+    assert len(bulk.sizes) < 200
+
+
+def test_batch_with_fewer_outcomes_than_messages_is_suspended(agent: Agent) -> None:
+    deploy(agent, port("A", "Region = 'NO'"))
+    publish(agent, {"Region": "NO"}, {"Region": "NO"})
+
+    with running(agent, Bulk(lambda size: [Complete()] * (size - 1))):
+        until(lambda: settled(agent))
+
+    assert kinds(agent) == [("send", "A"), ("send", "A")]
+
+
+def test_service_that_says_nothing_has_its_message_suspended(agent: Agent) -> None:
+    deploy(agent, port("A", "Region = 'NO'"))
+    publish_named(agent, "silent")
+
+    with running(agent, Partner(lambda _, __: None)):  # type: ignore[arg-type, return-value]
+        until(lambda: settled(agent))
+
+    assert kinds(agent) == [("send", "A")]
+
+
+@pytest.mark.parametrize("value", [2**70, Decimal("NaN"), Decimal("1e50")])
+def test_value_that_fits_no_property_does_not_end_the_host(agent: Agent, value: Value) -> None:
+    deploy(agent, port("A", "Region = 'NO'"))
+    publish(agent, a_message(agent, {"Region": "NO"}, written={"Odd": value}))
+
+    with running(agent, Partner()):
+        until(lambda: settled(agent))
+
+    assert at_ports(agent, "delivered") == {"A": 1}
+
+
+def test_all_that_is_due_comes_back_at_once(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_instance, "_UPKEEP_SECONDS", 600)
+    deploy(agent, port("A", "Region = 'NO'"))
+    host = agent.hosts()["Default"]
+    publish(agent, *[{"Region": "NO"}] * 2_500)
+    with living(agent) as life:
+        claimed = agent.dequeue(host, life.instance, limit=2_500, now=NOW)
+        agent.postpone(host, life.instance, [(each.sequence, NOW, "later") for each in claimed], now=NOW)
+
+    with running(agent, Partner()):
+        until(lambda: at_ports(agent, "delivered") == {"A": 2_500})

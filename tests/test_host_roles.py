@@ -73,6 +73,8 @@ def roles(agent: Agent) -> Iterator[Roles]:
 class Collecting:
     """A service that takes everything."""
 
+    in_flight = None
+
     def __init__(self) -> None:
         self.delivered: list[tuple[Message, int, datetime]] = []
 

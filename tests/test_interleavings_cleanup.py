@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Literal
 from uuid import UUID
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from box import NOW, count, deployment, ids
 from crossdock.maintenance.references import NUMBER, CleanReferences
 from crossdock.maintenance.routing_failures import ReportRoutingFailures
+from crossdock.messagebox import store
 from crossdock.messagebox.agent import Agent
 from interleave import (
     PATIENCE_SECONDS,
@@ -37,8 +39,9 @@ def aside(agent: Agent) -> Iterator[ThreadPoolExecutor]:  # noqa: ARG001 (the th
 
 
 def test_publisher_that_writes_to_logs_which_were_summed_meanwhile_is_counted_in_a_later_round(
-    agent: Agent, database: str, aside: ThreadPoolExecutor
+    agent: Agent, database: str, aside: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(store, "_FEW", 0)  # few messages look for their log only when they write to it
     agent.deploy(an_application("Port"))
     with publisher_before_its_references(agent, database, aside, a_message(agent), table="queue") as publishing:
         cleanup_does_not_wait(agent, aside)
@@ -50,6 +53,24 @@ def test_publisher_that_writes_to_logs_which_were_summed_meanwhile_is_counted_in
     assert agent.sum_log("message", agent.swap_log("message")) == 0  # so far it counts minus one
     assert places(database) == {}
 
+    cleaned(agent, database)
+
+
+@pytest.mark.parametrize("kind", ["message", "part"])
+def test_publisher_of_few_messages_whose_log_is_swapped_while_it_writes_counts_them_once(
+    agent: Agent, database: str, aside: ThreadPoolExecutor, kind: Literal["message", "part"]
+) -> None:
+    agent.deploy(an_application("Port"))
+    agent.publish([a_message(agent, "earlier")])
+    with gate(database, f"BEFORE INSERT ON {kind}_ref_log_1") as closed, Agent(closed.database) as slow:
+        publishing = aside.submit(slow.publish, [a_message(agent, "late")])
+        closed.until_reached()
+        agent.swap_log(kind)
+        closed.open()
+        publishing.result(PATIENCE_SECONDS)
+
+    assert count(database, f"{kind}_ref_log_1") + count(database, f"{kind}_ref_log_2") == 2
+    settled(agent)
     cleaned(agent, database)
 
 

@@ -116,7 +116,7 @@ def test_two_instances_share_the_queue_and_wrong_names_are_refused(crew: Crew) -
     refused = crew.walk.command("host", "Nobody")
     assert (refused.returncode, "There is no host 'Nobody' (there are: Default)." in refused.stderr) == (2, True)
     crew.start()
-    until(lambda: [row["instances"] for row in crew.walk.get("hosts")] == [2], 60)
+    until(lambda: [len(row["instances"]) for row in crew.walk.get("hosts")] == [2], 60)
     second = crew.walk.command("pipeline")
     assert (second.returncode, "Another `crossdock run` or `pipeline`" in second.stderr) == (1, True)
 

@@ -10,9 +10,10 @@ from threading import Event
 import psycopg
 import pytest
 
-from box import NOW, an_interchange, deployment, listed
+from box import NOW, PROPERTIES, an_interchange, deployment, listed
 from crossdock.errors import UsageError
 from crossdock.messagebox.agent import Agent, EpochMovedError
+from crossdock.messagebox.deployment import Deployment
 from crossdock.messagebox.publish import check_epoch
 from crossdock.messagebox.queues import LineOutcome
 from crossdock.messagebox.subscriptions import Transition
@@ -207,6 +208,41 @@ def test_what_is_being_delivered_in_order_while_its_port_moves_to_another_host_i
 
     assert taken_in_order(agent) == 2
     assert unbalanced(database) == []
+
+
+def test_what_a_member_was_given_before_it_left_its_group_goes_along_when_its_port_moves(agent: Agent) -> None:
+    ordered = port("Ledger", ordered=True)
+    member = port("Books/Ledger", "Region = 'NO'", ordered=True, group="Books", port="Ledger")
+    agent.deploy(Deployment("orders", PROPERTIES, [], [ordered, member], {}, ["Books"]))
+    publish(agent, NORWAY)
+
+    agent.deploy(Deployment("orders", PROPERTIES, [], [replace(ordered, host="Elsewhere")]))
+
+    assert taken_in_order(agent) == 1
+
+
+def test_line_that_a_failure_stopped_while_its_port_moved_to_another_host_stays_stopped(agent: Agent) -> None:
+    ordered = port("Ledger", "Region = 'NO'", ordered=True)
+    deploy(agent, ordered)
+    publish(agent, NORWAY, NORWAY)
+    host = agent.hosts()["Default"]
+    with living(agent) as life:
+        first, second = agent.dequeue_ordered(host, life.instance, limit=10, now=NOW)
+
+        deploy(agent, replace(ordered, host="Elsewhere"))
+        stopped = LineOutcome(suspended=[(first.sequence, "no")], untried=[second.sequence], stopped_by=first.sequence)
+        agent.settle_line(host, life.instance, first.service_id, stopped, now=NOW)
+    agent.unblock_lines(agent.hosts()["Elsewhere"])
+
+    assert taken_in_order(agent) == 0
+
+
+def test_group_may_have_the_name_of_a_port_that_is_gone(agent: Agent) -> None:
+    deploy(agent, port("Books"))
+    member = port("Books/Ledger", "Region = 'NO'", group="Books", port="Ledger")
+    agent.deploy(Deployment("orders", PROPERTIES, [], [port("Ledger"), member], {}, ["Books"]))
+
+    assert agent.stop("Books") == Transition("Books", "started", "stopped")
 
 
 def test_operators_choice_about_a_location_survives_a_deployment(agent: Agent) -> None:

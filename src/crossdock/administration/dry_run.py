@@ -57,7 +57,8 @@ def explained(deployment: Deployment, routed: Routed) -> dict[str, list[str]]:
     if routed.error is not None:
         return {}
     types, promoted = PropertyRegistry(deployment.properties), routed.message.context.promoted
-    return {port.name: format_explanation(explain(port.filter, promoted, types)) for port in deployment.ports}
+    ports = [port for port in deployment.ports if not port.waits]
+    return {port.name: format_explanation(explain(port.filter, promoted, types)) for port in ports}
 
 
 def router_of(deployment: Deployment) -> Router:
@@ -87,7 +88,7 @@ def _route_file(router: Router, deployed: DeployedLocation, file: Path) -> Itera
 
 
 def _index(message: Message) -> int:
-    number = message.context.promoted["BTS.InterchangeSequenceNumber"]
+    number = message.context.get("BTS.InterchangeSequenceNumber")  # only written in the report on a failed message
     assert isinstance(number, int)
     return number - 1
 

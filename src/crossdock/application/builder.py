@@ -57,6 +57,7 @@ class Application:
         self._pipelines: list[dict[str, Any]] = []
         self._receive_ports: list[ReceivePort] = []
         self._send_ports: list[SendPort] = []
+        self._groups: list[SendPortGroup] = []
 
     def host(self, name: str, *, labels: Sequence[str] = ()) -> Application:
         """A host that ports and locations may name; it is given messages that carry these labels."""
@@ -89,16 +90,27 @@ class Application:
         return self
 
     def receive_port(self, name: str, **options: Any) -> ReceivePort:
-        """`options`: maps, failed_messages."""
+        """`options`: maps, failed_messages, two_way, response, response_maps."""
         port = ReceivePort(name, options)
         self._receive_ports.append(port)
         return port
 
     def send_port(self, name: str, *, filter: Expression | str | None = None, **options: Any) -> SendPort:  # noqa: A002
-        """`options`: host, priority, ordered."""
+        """`options`: host, priority, ordered, retry, service_window and whatever else a send port has in YAML."""
         port = SendPort(name, filter, options)
         self._send_ports.append(port)
         return port
+
+    def send_port_group(
+        self,
+        name: str,
+        *,
+        ports: Sequence[str],
+        filter: Expression | str | None = None,  # noqa: A002
+    ) -> Application:
+        """Ports that are given messages together."""
+        self._groups.append(SendPortGroup(name, filter, {"ports": list(ports)}))
+        return self
 
     def model(self) -> ApplicationModel:
         registry = PropertyRegistry(self._properties)
@@ -111,6 +123,7 @@ class Application:
                 "pipelines": self._pipelines,
                 "receive_ports": [port.declared() for port in self._receive_ports],
                 "send_ports": [port.declared(registry) for port in self._send_ports],
+                "send_port_groups": [group.declared(registry) for group in self._groups],
             }
         )
 
@@ -147,29 +160,58 @@ class ReceivePort:
         )
         return self
 
+    def http(self, address: str, *, pipeline: str, **options: Any) -> ReceivePort:
+        """Take what is sent to `address`, such as http://0.0.0.0:8080/orders; the port may be `two_way`."""
+        self._locations.append({"adapter": "http", "address": address, "pipeline": pipeline, **options})
+        return self
+
     def declared(self) -> dict[str, Any]:
         return {"name": self.name, "locations": self._locations, **self._options}
 
 
-class SendPort:
-    """Say where it sends by its adapter."""
+class SendPortGroup:
+    """Ports that are given messages together."""
+
+    kind = "send port group"
 
     def __init__(self, name: str, filter_: Expression | str | None, options: Mapping[str, Any]) -> None:
         self.name = name
         self._filter = filter_
         self._options = options
-        self._transport: dict[str, Any] = {}
-
-    def file(self, address: str) -> SendPort:
-        """Write one file per message."""
-        self._transport = {"adapter": "file", "address": address}
-        return self
 
     def declared(self, registry: PropertyRegistry) -> dict[str, Any]:
-        declared = {"name": self.name, **self._options, **self._transport}
+        declared = {"name": self.name, **self._options}
         if isinstance(self._filter, Expression):
             try:
                 return declared | {"filter": groups_of_filter(compile_expression(registry, self._filter))}
             except FilterError as error:
-                raise ApplicationError(f"send port {self.name!r}, filter: {error.reason}") from error
+                raise ApplicationError(f"{self.kind} {self.name!r}, filter: {error.reason}") from error
         return declared if self._filter is None else declared | {"filter": self._filter}
+
+
+class SendPort(SendPortGroup):
+    """Say where it sends by its adapter."""
+
+    kind = "send port"
+
+    def file(self, address: str) -> SendPort:
+        """Write one file per message."""
+        return self._to("file", address, {})
+
+    def http(self, address: str, **options: Any) -> SendPort:
+        """Send each message as a request. `options`: method, headers, timeout and whatever else the adapter has."""
+        return self._to("http", address, options)
+
+    def sql(self, address: str, *, statement: str, **options: Any) -> SendPort:
+        """Run a statement for each message, in the database at this SQLAlchemy URL."""
+        return self._to("sql", address, {"statement": statement, **options})
+
+    def dynamic(self, **options: Any) -> SendPort:
+        """Where a message goes is in its context. `options`: for each adapter, by its name, its options."""
+        self._options = {**self._options, "dynamic": True, "options": options}
+        return self
+
+    def _to(self, adapter: str, address: str, options: Mapping[str, Any]) -> SendPort:
+        given = {"adapter": adapter, "address": address}
+        self._options = {**self._options, **given, **({"options": options} if options else {})}
+        return self

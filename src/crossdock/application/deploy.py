@@ -6,20 +6,35 @@ Everything that can be wrong with an application is found here, before anything 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from crossdock.adapter.registry import receive_adapter
-from crossdock.application.model import ApplicationModel, LocationModel, ReceivePortModel, SendPortModel
+from crossdock.adapter.registry import dynamic_options, receive_adapter, send_adapter
+from crossdock.application.model import (
+    ApplicationModel,
+    FilteredModel,
+    LocationModel,
+    ReceivePortModel,
+    SendPortGroupModel,
+    SendPortModel,
+    WindowModel,
+)
 from crossdock.application.pipelines import Pipelines
 from crossdock.errors import ApplicationError, FilterError
 from crossdock.message.property import PropertyRegistry
 from crossdock.messagebox.deployment import DeployedLocation, DeployedPort, Deployment
+from crossdock.receive.express import response_service
 from crossdock.receive.location import LocationDefinition
 from crossdock.send.port import PortDefinition
+from crossdock.send.window import ServiceWindow
 from crossdock.subscription.predicate import Filter, filter_of_groups
 from crossdock.subscription.text import parse_filter
+
+_TWO_WAY_SEND = ("http",)
+_TWO_WAY_RECEIVE = ("http",)
+_CERTIFICATES = ("certificate", "key", "ca", "certificate_key")
 
 
 def deployment_of(application: ApplicationModel, file: Path, *, text_limit: int) -> Deployment:
@@ -34,11 +49,15 @@ def deployment_of(application: ApplicationModel, file: Path, *, text_limit: int)
             for port in application.receive_ports
             for location in port.locations
         ]
-        ports = [_port(port, registry, folder) for port in application.send_ports]
+        ports = [_port(port, pipelines, registry, folder) for port in application.send_ports]
+        ports += [each for group in application.send_port_groups for each in _members(group, ports, registry)]
+        ports += [_waiting(port) for port in application.receive_ports if port.two_way]
+        _refuse_repeats("service (a port, a `group/port`, a `port.response`)", (port.name for port in ports))
     except ApplicationError as error:
         raise ApplicationError(f"{file}: {error}") from error
     hosts = {host.name: tuple(host.labels) for host in application.hosts}
-    return Deployment(application.application, application.properties, locations, ports, hosts)
+    groups = tuple(group.name for group in application.send_port_groups)
+    return Deployment(application.application, application.properties, locations, ports, hosts, groups)
 
 
 def _check_names(application: ApplicationModel) -> None:
@@ -49,7 +68,11 @@ def _check_names(application: ApplicationModel) -> None:
     _refuse_repeats(
         "receive location", (location.name for port in application.receive_ports for location in port.locations)
     )
-    _refuse_repeats("send port", (port.name for port in application.send_ports))
+    ports = [port.name for port in application.send_ports]
+    _refuse_repeats("send port or group", [*ports, *(group.name for group in application.send_port_groups)])
+    members = [_member(group.name, port) for group in application.send_port_groups for port in set(group.ports)]
+    waiting = [response_service(port.name) for port in application.receive_ports if port.two_way]
+    _refuse_repeats("send port, port in a group or response of a receive port", [*ports, *members, *waiting])
 
 
 def _refuse_repeats(kind: str, names: Iterable[str]) -> None:
@@ -64,11 +87,17 @@ def _location(port: ReceivePortModel, location: LocationModel, pipelines: Pipeli
         port=port.name,
         adapter=location.adapter,
         address=_mask(folder, location) if location.adapter == "file" else location.address,
-        options=_options(folder, location),
+        options=_options(folder, location.adapter, location.options),
         pipeline=pipelines.of(port, location),
         labels=tuple(location.labels),
         route_failures=port.failed_messages == "route",
+        two_way=port.two_way,
+        response=pipelines.answering(port),
     )
+    if port.two_way and location.adapter not in _TWO_WAY_RECEIVE:
+        raise ApplicationError(
+            f"receive location {location.name!r}: its port is two-way, and adapter {location.adapter!r} cannot answer"
+        )
     try:
         receive_adapter(definition.adapter, definition.address, definition.options)
     except ApplicationError as error:
@@ -76,16 +105,40 @@ def _location(port: ReceivePortModel, location: LocationModel, pipelines: Pipeli
     return DeployedLocation(location.name, location.host, definition.model_dump(mode="json"))
 
 
-def _options(folder: Path, location: LocationModel) -> dict[str, Any]:
-    """As they are, with the folder of an archive where it really is."""
-    archive = location.options.get("archive")
-    if location.adapter != "file" or not isinstance(archive, str):
-        return location.options
-    return {**location.options, "archive": str((folder / archive).resolve())}
+def _options(folder: Path, adapter: str | None, options: Mapping[str, Any]) -> dict[str, Any]:
+    """As they are, with the folder of an archive where it really is, and certificates beside the application.
+
+    Of a dynamic port they are the options of each adapter, by its name.
+    """
+    if adapter is None:
+        return {
+            kind: _options(folder, kind, each) if isinstance(each, dict) else each for kind, each in options.items()
+        }
+    found = dict(options)
+    if adapter == "file" and isinstance(archive := options.get("archive"), str):
+        found["archive"] = str((folder / archive).resolve())
+    for name in _CERTIFICATES if adapter == "http" else ():
+        if isinstance(file := options.get(name), str) and file:
+            found[name] = str(folder / file)  # a link stays one: it may lead to another certificate next year
+    return found
 
 
-def _port(port: SendPortModel, registry: PropertyRegistry, folder: Path) -> DeployedPort:
-    definition = PortDefinition(name=port.name, adapter=port.adapter, address=_absolute(folder, port.address))
+def _port(port: SendPortModel, pipelines: Pipelines, registry: PropertyRegistry, folder: Path) -> DeployedPort:
+    definition = PortDefinition(
+        name=port.name,
+        adapter=port.adapter,
+        address=_absolute(folder, port.address) if port.address and port.adapter == "file" else port.address,
+        options=_options(folder, port.adapter, port.options),
+        pipeline=pipelines.sending(port.name, port.pipeline, port.maps),
+        response=pipelines.responding(port),
+        retry_count=port.retry.count,
+        retry_interval=port.retry.interval,
+        window=_window(port.service_window),
+        in_flight=port.in_flight,
+        stop_on_failure=port.stop_on_failure,
+        route_failures=port.failed_messages == "route",
+    )
+    _check_adapter(port)
     return DeployedPort(
         port.name,
         port.host,
@@ -93,11 +146,56 @@ def _port(port: SendPortModel, registry: PropertyRegistry, folder: Path) -> Depl
         compile_filter(registry, port),
         definition.model_dump(mode="json"),
         ordered=port.ordered,
+        two_way=port.response is not None,
     )
 
 
-def compile_filter(registry: PropertyRegistry, port: SendPortModel) -> Filter:
-    """The filter of a port in any of its spellings; none means that nothing is routed here by content."""
+def _window(window: WindowModel | None) -> ServiceWindow | None:
+    return None if window is None else ServiceWindow(start=window.from_, end=window.to, zone=window.timezone)
+
+
+def _check_adapter(port: SendPortModel) -> None:
+    try:
+        if port.adapter is None:
+            for kind, options in port.options.items():
+                dynamic_options(kind, options)
+        else:
+            send_adapter(port.adapter, port.address or "", port.options).close()
+    except ApplicationError as error:
+        raise ApplicationError(f"send port {port.name!r}: {error}") from error
+    if port.response is not None and port.adapter not in (None, *_TWO_WAY_SEND):
+        raise ApplicationError(f"send port {port.name!r}: adapter {port.adapter!r} gets no answer to publish")
+
+
+def _members(
+    group: SendPortGroupModel, ports: Sequence[DeployedPort], registry: PropertyRegistry
+) -> Iterator[DeployedPort]:
+    """Each port of a group once more, with the filter of the group."""
+    known = {port.name: port for port in ports}
+    _refuse_repeats(f"port of group {group.name!r}", group.ports)
+    for name in group.ports:
+        if name not in known:
+            raise ApplicationError(f"send port group {group.name!r}: there is no send port {name!r}")
+        port = known[name]
+        if port.two_way or port.definition["adapter"] is None:
+            raise ApplicationError(f"send port group {group.name!r}: {name!r} is no static one-way port")
+        filter_ = compile_filter(registry, group)
+        yield replace(port, name=_member(group.name, name), filter=filter_, group=group.name, port=name)
+
+
+def _member(group: str, port: str) -> str:
+    """The name of the service that a port is as member of a group."""
+    return f"{group}/{port}"
+
+
+def _waiting(port: ReceivePortModel) -> DeployedPort:
+    """The service that waits for the responses of a two-way receive port."""
+    host = port.locations[0].host
+    return DeployedPort(response_service(port.name), host, 5, Filter(), {"name": port.name}, waits=True)
+
+
+def compile_filter(registry: PropertyRegistry, port: FilteredModel) -> Filter:
+    """The filter of a port or group in any of its spellings; none means that nothing is routed here by content."""
     if port.filter is None:
         return Filter()
     try:
@@ -108,8 +206,12 @@ def compile_filter(registry: PropertyRegistry, port: SendPortModel) -> Filter:
         pointed = error.pointed()
         place = f" (column {error.position + 1})" if error.position is not None else ""
         raise ApplicationError(
-            f"send port {port.name!r}, filter{place}: {error.reason}" + (f"\n{pointed}" if pointed else "")
+            f"{_kind(port)} {port.name!r}, filter{place}: {error.reason}" + (f"\n{pointed}" if pointed else "")
         ) from error
+
+
+def _kind(port: FilteredModel) -> str:
+    return "send port" if isinstance(port, SendPortModel) else "send port group"
 
 
 def _mask(folder: Path, location: LocationModel) -> str:

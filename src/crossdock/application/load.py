@@ -22,6 +22,7 @@ from crossdock.application.model import (
     LocationModel,
     ReceivePortModel,
     SchemaModel,
+    SendPortGroupModel,
     SendPortModel,
 )
 from crossdock.errors import ApplicationError, CrossdockError, UsageError
@@ -29,7 +30,7 @@ from crossdock.errors import ApplicationError, CrossdockError, UsageError
 _KEYS = sorted(
     {
         field.alias or name
-        for model in (ApplicationModel, SchemaModel, ReceivePortModel, LocationModel, SendPortModel)
+        for model in (ApplicationModel, SchemaModel, ReceivePortModel, LocationModel, SendPortModel, SendPortGroupModel)
         for name, field in model.model_fields.items()
     }
 )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import time, timedelta
 from typing import Annotated, Any, Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, field_validator, model_validator
 from pydantic_core import PydanticCustomError
@@ -70,6 +72,20 @@ class PipelineModel(Model):
     components: list[str] = []
 
 
+class SendPipelineModel(Model):
+    """What a send port does with a body before it goes out: `assemble` is json, xml, flat or passthrough.
+
+    `schema` names the schema by whose columns `flat` writes lines; `declaration` is for XML.
+    """
+
+    assemble: str = "passthrough"
+    declaration: bool = False
+    schema_: str | None = Field(default=None, alias="schema")
+    components: list[str] = []
+    encode: list[str] = []
+    charset: str | None = None
+
+
 class LocationModel(Model):
     """Where a receive port finds its sources. `pipeline`: json, xml, flat, passthrough, or one that is declared."""
 
@@ -105,13 +121,17 @@ class MapModel(Model):
 class ReceivePortModel(Model):
     """A port is named in every message it receives; its locations do the receiving.
 
-    `failed_messages: route` publishes what fails with `ErrorReport.*` promoted, instead of suspending it.
+    `failed_messages: route` publishes what fails with `ErrorReport.*` promoted, instead of suspending it. A `two_way`
+    port gives an answer: `response` and `response_maps` are what is done with it before it goes out.
     """
 
     name: Name
     locations: list[LocationModel] = Field(min_length=1)
     maps: list[MapModel] = []
     failed_messages: Literal["suspend", "route"] = "suspend"
+    two_way: bool = False
+    response: SendPipelineModel | None = None
+    response_maps: list[MapModel] = []
 
     @model_validator(mode="before")
     @classmethod
@@ -128,16 +148,49 @@ class ReceivePortModel(Model):
         return {**data, "locations": named}
 
 
-class SendPortModel(Model):
-    """A filter, and where matching messages go. The filter is text, or a list of groups of predicates."""
+class RetryModel(Model):
+    """How often a delivery is tried again, and how long is waited: in seconds, or as text such as `PT5M`."""
+
+    count: int = Field(default=3, ge=0, le=10_000)
+    interval: timedelta = Field(default=timedelta(minutes=5), ge=timedelta(0), le=timedelta(days=365))
+
+
+class WindowModel(Model):
+    """The hours in which a port sends, such as `from: "18:00"`, `to: "06:00"`, by the clock of `timezone`."""
+
+    from_: time = Field(alias="from")
+    to: time
+    timezone: str = "UTC"
+
+    @model_validator(mode="after")
+    def _is_a_window(self) -> WindowModel:
+        if self.from_ == self.to:
+            raise PydanticCustomError("window", "A service window that opens and closes at the same time is never open")
+        if self.from_.tzinfo or self.to.tzinfo:
+            raise PydanticCustomError("window", "Hours have no zone of their own; give `timezone`")
+        try:
+            ZoneInfo(self.timezone)
+        except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+            raise PydanticCustomError("window", "There is no such time zone") from error
+        return self
+
+
+class ResponseModel(Model):
+    """What is done with the answer of a partner, as at a receive location."""
+
+    pipeline: str = Field(default="passthrough", min_length=1)
+    schema_: str | list[str] | None = Field(default=None, alias="schema")
+    decode: list[str] = []
+    charset: str | None = None
+    split: Split | None = None
+    maps: list[MapModel] = []
+
+
+class FilteredModel(Model):
+    """The filter is text, or a list of groups of predicates."""
 
     name: Name
-    adapter: Literal["file"]
-    address: str = Field(min_length=1)
     filter: str | list[list[dict[str, Any]]] | None = None
-    host: Name = DEFAULT_HOST
-    priority: int = Field(default=5, ge=1, le=10)
-    ordered: bool = False
 
     @field_validator("filter", mode="before")
     @classmethod
@@ -152,6 +205,45 @@ class SendPortModel(Model):
         )
 
 
+class SendPortModel(FilteredModel):
+    """A filter, and where matching messages go; a `dynamic` port takes adapter and address from the message.
+
+    With `response` it is two-way, and what the partner answers is published.
+    """
+
+    adapter: str | None = Field(default=None, min_length=1)
+    address: str | None = Field(default=None, min_length=1)
+    options: dict[str, Any] = {}
+    dynamic: bool = False
+    host: Name = DEFAULT_HOST
+    priority: int = Field(default=5, ge=1, le=10)
+    ordered: bool = False
+    stop_on_failure: bool = False
+    retry: RetryModel = RetryModel()
+    service_window: WindowModel | None = None
+    in_flight: int | None = Field(default=None, ge=1, le=200)
+    maps: list[MapModel] = []
+    pipeline: SendPipelineModel | None = None
+    response: ResponseModel | None = None
+    failed_messages: Literal["suspend", "route"] = "suspend"
+
+    @model_validator(mode="after")
+    def _has_a_destination(self) -> SendPortModel:
+        if self.dynamic and (self.adapter or self.address):
+            raise PydanticCustomError("port", "A dynamic port takes `adapter` and `address` from the message")
+        if not self.dynamic and (self.adapter is None or self.address is None):
+            raise PydanticCustomError("port", "A send port needs `adapter` and `address`, or `dynamic: true`")
+        if self.stop_on_failure and not self.ordered:
+            raise PydanticCustomError("port", "`stop_on_failure` is for ordered ports")
+        return self
+
+
+class SendPortGroupModel(FilteredModel):
+    """Static one-way ports that are given messages together, as if each had the filter of the group too."""
+
+    ports: list[Name] = Field(min_length=1)
+
+
 class ApplicationModel(Model):
     """Everything that is deployed together."""
 
@@ -162,3 +254,4 @@ class ApplicationModel(Model):
     pipelines: list[PipelineModel] = []
     receive_ports: list[ReceivePortModel] = []
     send_ports: list[SendPortModel] = []
+    send_port_groups: list[SendPortGroupModel] = []

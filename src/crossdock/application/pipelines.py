@@ -1,4 +1,4 @@
-"""The pipelines of an application: what each receive location is to do with the bytes it finds.
+"""The pipelines of an application: what each receive location does with the bytes it finds, and each send port sends.
 
 A pipeline is built once here, so that whatever is wrong with it is said before anything starts.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import cast, get_args
 
 from crossdock.application.model import (
     ApplicationModel,
@@ -16,17 +17,23 @@ from crossdock.application.model import (
     PipelineModel,
     ReceivePortModel,
     RecordModel,
+    ResponseModel,
     SchemaModel,
+    SendPipelineModel,
+    SendPortModel,
 )
 from crossdock.errors import ApplicationError
 from crossdock.message.property import PropertyRegistry, PropertyType
 from crossdock.pipeline.build import BUILT_IN, receive_pipeline
+from crossdock.pipeline.build_send import send_pipeline
 from crossdock.pipeline.definition import (
+    Assembly,
     MapDefinition,
     PipelineDefinition,
     PromotedField,
     RecordDefinition,
     SchemaDefinition,
+    SendPipelineDefinition,
 )
 from crossdock.pipeline.json import parse_path
 from crossdock.pipeline.xml import parse_xpath
@@ -57,26 +64,85 @@ class Pipelines:
     def of(self, port: ReceivePortModel, location: LocationModel) -> PipelineDefinition:
         """The pipeline of a receive location. Raises ApplicationError, with the location in it."""
         try:
-            definition = self._definition(port, location)
+            definition = self._receiving(location, port.maps, standard=location.interchange == "standard")
             receive_pipeline(definition)
         except ApplicationError as error:
             raise ApplicationError(f"receive location {location.name!r}: {error}") from error
         return definition
 
-    def _definition(self, port: ReceivePortModel, location: LocationModel) -> PipelineDefinition:
-        pipeline = self._pipeline(location.pipeline)
-        if location.split is not None and pipeline.disassemble != "json":
+    def _receiving(
+        self, place: LocationModel | ResponseModel, maps: Sequence[MapModel], *, standard: bool
+    ) -> PipelineDefinition:
+        pipeline = self._pipeline(place.pipeline)
+        if place.split is not None and pipeline.disassemble != "json":
             raise ApplicationError("`split` is for JSON; other formats are split by what they are")
         return PipelineDefinition(
             disassemble=pipeline.disassemble,
-            decode=(*pipeline.decode, *location.decode),
-            charset=location.charset or pipeline.charset,
+            decode=(*pipeline.decode, *place.decode),
+            charset=place.charset or pipeline.charset,
             components=tuple(pipeline.components),
-            schemas=self._chosen(location, pipeline.disassemble),
-            targets=tuple(self._target(each) for each in port.maps if each.to is not None),
-            maps=tuple(self._map(each) for each in port.maps),
-            split=location.split,
-            standard=location.interchange == "standard",
+            schemas=self._chosen(place.schema_, pipeline.disassemble),
+            targets=tuple(self._target(each) for each in maps if each.to is not None),
+            maps=tuple(self._map(each) for each in maps),
+            split=place.split,
+            standard=standard,
+            text_limit=self._text_limit,
+            code=str(self._folder),
+        )
+
+    def sending(
+        self, name: str, pipeline: SendPipelineModel | None, maps: Sequence[MapModel]
+    ) -> SendPipelineDefinition:
+        """The pipeline of the send port `name`. Raises ApplicationError, with the port in it."""
+        try:
+            definition = self._outbound(pipeline or SendPipelineModel(), maps)
+            send_pipeline(definition)
+        except ApplicationError as error:
+            raise ApplicationError(f"send port {name!r}: {error}") from error
+        return definition
+
+    def answering(self, port: ReceivePortModel) -> SendPipelineDefinition:
+        """What a two-way receive port does with a response before it goes out."""
+        if not port.two_way and (port.response is not None or port.response_maps):
+            raise ApplicationError(
+                f"receive port {port.name!r}: `response` and `response_maps` are for a port that is `two_way`"
+            )
+        try:
+            definition = self._outbound(port.response or SendPipelineModel(), port.response_maps)
+            send_pipeline(definition)
+        except ApplicationError as error:
+            raise ApplicationError(f"receive port {port.name!r}: {error}") from error
+        return definition
+
+    def responding(self, port: SendPortModel) -> PipelineDefinition | None:
+        """What a two-way send port does with the answer of its partner."""
+        if port.response is None:
+            return None
+        try:
+            definition = self._receiving(port.response, port.response.maps, standard=True)
+            receive_pipeline(definition)
+        except ApplicationError as error:
+            raise ApplicationError(f"send port {port.name!r}, response: {error}") from error
+        return definition
+
+    def _outbound(self, pipeline: SendPipelineModel, maps: Sequence[MapModel]) -> SendPipelineDefinition:
+        if pipeline.assemble not in get_args(Assembly):
+            known = ", ".join(get_args(Assembly))
+            raise ApplicationError(f"{pipeline.assemble!r} is nothing to assemble as (there are: {known})")
+        if pipeline.schema_ is not None and pipeline.assemble != "flat":
+            raise ApplicationError("`schema` is for flat files")
+        flat = None
+        if pipeline.assemble == "flat":
+            [flat] = self._chosen(pipeline.schema_, "flat")
+        return SendPipelineDefinition(
+            assemble=cast(Assembly, pipeline.assemble),
+            declaration=pipeline.declaration,
+            flat=flat,
+            components=tuple(pipeline.components),
+            encode=tuple(pipeline.encode),
+            charset=pipeline.charset,
+            targets=tuple(self._target(each) for each in maps if each.to is not None),
+            maps=tuple(self._map(each) for each in maps),
             text_limit=self._text_limit,
             code=str(self._folder),
         )
@@ -89,11 +155,11 @@ class Pipelines:
             raise ApplicationError(f"there is no pipeline {name!r} (there are: {known})")
         return self._declared[name]
 
-    def _chosen(self, location: LocationModel, format_: str) -> tuple[SchemaDefinition, ...]:
-        """The schemas the location names, or those of its format; where the document does not tell, just one."""
+    def _chosen(self, names: str | list[str] | None, format_: str) -> tuple[SchemaDefinition, ...]:
+        """The schemas that are named, or those of its format; where the document does not tell, just one."""
         if format_ not in ("json", "xml", "flat"):
             return ()
-        named = [location.schema_] if isinstance(location.schema_, str) else location.schema_
+        named = [names] if isinstance(names, str) else names
         if named is None:
             found = [schema for schema in self._schemas.values() if schema.format == format_]
         else:

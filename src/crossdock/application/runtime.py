@@ -11,18 +11,22 @@ import fcntl
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event, Lock, Thread
-from typing import IO
+from typing import IO, Any
 
+from pydantic import ValidationError
+
+from crossdock.application.servers import HttpServers
 from crossdock.application.store import Store
 from crossdock.dataflow.receive import ReceiveFlow
 from crossdock.dataflow.session import Spark, start_spark
-from crossdock.errors import HomeInUseError, TransientError, UnavailableError, UsageError
+from crossdock.errors import ApplicationError, HomeInUseError, TransientError, UnavailableError, UsageError
+from crossdock.host.flow import LATEST, NO_ROOM
 from crossdock.host.instance import HostInstance
 from crossdock.maintenance.schedule import Schedule, all_jobs
 from crossdock.maintenance.schedule import run as run_job
@@ -130,6 +134,10 @@ def _owner(file: IO[str]) -> str:
     return file.read() or "unknown"
 
 
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
 class Runtime:
     """The running parts of one process: whether it receives, and the hosts it delivers for, all if none are named."""
 
@@ -141,7 +149,9 @@ class Runtime:
         *,
         receives: bool = True,
         hosts: Sequence[str] | None = None,
+        clock: Callable[[], datetime] = _now,
     ) -> None:
+        self._clock = clock
         self._settings = settings
         self._store = store
         self._agent = store.agent
@@ -157,7 +167,9 @@ class Runtime:
         self._refreshing = Lock()
         self._locations: dict[int, ReceiveLocation] = {}
         self._disabled: dict[int, ReceiveLocation] = {}
-        self._ports: dict[int, SendPort] = {}
+        self._pushed: dict[int, ReceiveLocation] = {}
+        self._ports: dict[int, tuple[object, SendPort | None]] = {}
+        self._servers: HttpServers | None = None
         self._hosts: list[HostInstance] = []
         self._spark: Spark | None = None
         self._flows: dict[int, ReceiveFlow] = {}
@@ -173,10 +185,15 @@ class Runtime:
         self._start_watch(stack)
         for name, host_id in self._agent.hosts().items():
             if self._host_names is None or name in self._host_names:
-                host = HostInstance(self._agent, host_id, self._service)
+                host = HostInstance(self._agent, host_id, self._service, clock=self._clock)
                 self._hosts.append(host)
                 host.start()
                 stack.callback(host.stop)
+        if self._hosts:
+            self._servers = HttpServers(self._agent)
+            self._servers.start()
+            stack.callback(self._servers.stop)
+            self._servers.follow(self._pushed)
         if self._receives:
             self.report("starting Spark")
             self._spark = start_spark(self._settings)
@@ -226,6 +243,9 @@ class Runtime:
         if self._receives:
             new = self._intake.round(self._locations, self._disabled)
             self._keep_flows()
+        if self._servers is not None:
+            self._servers.follow(self._pushed)
+            self._servers.check()
         for host in self._hosts:
             host.check()
         if new or self._intake.incomplete or not self._idle():
@@ -234,9 +254,11 @@ class Runtime:
         return self._nothing_left(self.report("running"))
 
     def _idle(self) -> bool:
-        """Cheap to ask, unlike counting."""
-        now = datetime.now(UTC)
-        return all(self._agent.idle(host, now=now) for host in self._agent.hosts().values())
+        """Cheap to ask, unlike counting. What only waits for room at a slow partner is still being delivered."""
+        now, hosts = self._clock(), self._agent.hosts().values()
+        if not all(self._agent.idle(host, now=now) for host in hosts):
+            return False
+        return not any(self._agent.put_aside(host, NO_ROOM, until=now + LATEST) for host in hosts)
 
     def _nothing_left(self, statistics: Statistics) -> bool:
         if statistics.unread > self._intake.postponed + self._intake.failing or statistics.ready or statistics.claimed:
@@ -290,13 +312,40 @@ class Runtime:
             epoch = self._agent.epoch()
             if epoch == self._epoch:
                 return
-            self._locations = locations_at_work(self._agent.locations())
+            hosts = self._agent.hosts()
+            mine = {id_ for name, id_ in hosts.items() if self._host_names is None or name in self._host_names}
+            enabled = locations_at_work(self._agent.locations())
+            self._locations = {id_: each for id_, each in enabled.items() if not each.is_pushed}
+            self._pushed = {id_: each for id_, each in enabled.items() if each.is_pushed and each.host_id in mine}
             self._disabled = locations_at_work(self._agent.locations(enabled=False))
-            self._ports = {id_: SendPort.from_definition(kept) for id_, _, kept in self._agent.services()}
+            before, self._ports = self._ports, self._ports_at_work()
+            for port in {id(port): port for _, port in before.values()}.values():
+                if port is not None and all(port is not kept for _, kept in self._ports.values()):
+                    port.close()  # whoever still sends by it finishes
             self._epoch = epoch
+
+    def _ports_at_work(self) -> dict[int, tuple[object, SendPort | None]]:
+        """Those that have not changed stay: they have connections, and a pace. A port in a group is the port itself."""
+        found: dict[int, tuple[object, SendPort | None]] = {}
+        named: dict[object, tuple[object, SendPort | None]] = {}
+        for id_, _, kept in self._agent.services():
+            alike = (each for each in (named.get(kept.get("name")), self._ports.get(id_)) if each and each[0] == kept)
+            found[id_] = named[kept.get("name")] = next(alike, None) or self._port(kept)
+        return found
+
+    def _port(self, kept: Mapping[str, Any]) -> tuple[object, SendPort | None]:
+        try:
+            return kept, SendPort.from_definition(kept, self._agent.message_id)
+        except ApplicationError as error:
+            logger.error("Send port %r cannot work here: %s", kept.get("name"), error)
+        except ValidationError as error:  # what it shows of its input may hold a password
+            problem = error.errors(include_input=False, include_url=False)[0]
+            logger.error("Send port %r cannot work here: %s: %s", kept.get("name"), problem["loc"], problem["msg"])
+        return kept, None
 
     def _service(self, service_id: int) -> SendPort | None:
         """For the hosts: a reference may be for a port that was deployed a moment ago."""
         if service_id not in self._ports:
             self._refresh()
-        return self._ports.get(service_id)
+        _, port = self._ports.get(service_id, (None, None))
+        return port

@@ -50,7 +50,8 @@ def empty(database: str) -> None:
     """Away with the rows of the ceiling, and with every other message."""
     with psycopg.connect(database, options=_SEARCH_PATH, autocommit=True) as connection:
         connection.execute(
-            "TRUNCATE message, part, queue, message_ref_log_1, message_ref_log_2, part_ref_log_1, part_ref_log_2"
+            "TRUNCATE message, part, queue, claimed, scheduled, message_ref_log_1, message_ref_log_2, part_ref_log_1,"
+            " part_ref_log_2, message_ref_total, part_ref_total"
         )
 
 

@@ -21,6 +21,7 @@ from crossdock.host.instance import HostInstance
 from crossdock.maintenance.schedule import Schedule, all_jobs
 from crossdock.message.message import Message
 from crossdock.messagebox.agent import Agent
+from crossdock.pipeline.send import SendPipeline
 from crossdock.receive.intake import Intake
 from crossdock.receive.location import ReceiveLocation
 from crossdock.send.port import PortDefinition, SendPort
@@ -92,7 +93,8 @@ class Lane:
     def deliver(self, references: int) -> float:
         """Let a host instance deliver so many references to nowhere, until the queue is empty."""
         nowhere = Nowhere()
-        port = SendPort(PortDefinition(name="Nowhere", adapter="file", address=""), nowhere)
+        definition = PortDefinition(name="Nowhere", adapter="file", address="")
+        port = SendPort(definition, SendPipeline(), None, self.agent.message_id, nowhere)
         [host] = self.agent.hosts().values()
         instance = HostInstance(self.agent, host, lambda _: port)
         began = time.perf_counter()
@@ -172,6 +174,9 @@ class Nowhere:
 
     def send(self, message: Message, *, attempt: int) -> None:  # noqa: ARG002
         self._sent.append(None)
+
+    def close(self) -> None:
+        """Nothing is open."""
 
 
 def _published(connection: psycopg.Connection) -> int:

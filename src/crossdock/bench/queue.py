@@ -20,7 +20,9 @@ from typing import Any
 
 import psycopg
 
+from crossdock.bench.broken import beside_broken
 from crossdock.bench.ceiling import copy_ceiling, empty, timed
+from crossdock.bench.messagebox import fresh_messagebox
 from crossdock.host.instance import HostInstance
 from crossdock.host.outcome import Complete, Outcome
 from crossdock.maintenance.schedule import all_jobs
@@ -29,7 +31,6 @@ from crossdock.message.message import Message, Part
 from crossdock.message.property import PropertyRegistry, PropertyType
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.deployment import DeployedPort, Deployment
-from crossdock.messagebox.embedded import EmbeddedServer
 from crossdock.receive.interchange import Interchange
 from crossdock.subscription.text import parse_filter
 
@@ -73,6 +74,7 @@ def bench_queue(
             _publish(bench, _batches(bench, messages, body))
             taking_64.append(_drain(bench, workers=64))
             cleaning.append(_clean_up(bench))
+        without, beside = _beside_broken(bench, messages, body)
         with_reader = _with_open_reader(bench, messages, body, reader_seconds)
         dead, size = _settle_down(bench)
     return {
@@ -89,6 +91,9 @@ def bench_queue(
         "dequeue_per_s_with_open_reader": round(with_reader),
         "with_open_reader_ratio": round(with_reader / median(taking), 3),
         "open_reader_seconds": reader_seconds,
+        "without_broken_port_per_s": round(without),
+        "beside_broken_port_per_s": round(beside),
+        "beside_broken_port_ratio": round(beside / without, 3),
         "cleanup_per_s": round(median(cleaning)),
         "dead_rows": dead,
         "database_bytes_after": size,
@@ -101,27 +106,25 @@ def bench_queue(
 
 @contextmanager
 def _messagebox(database: str, subscriptions: int, progress: Progress) -> Iterator[_Bench]:
-    """A fresh one: in an embedded PostgreSQL of its own, or in the empty database that was given."""
-    with tempfile.TemporaryDirectory(prefix="crossdock-bench-") as home:
-        server = None if database else EmbeddedServer(Path(home))
-        try:
-            with Agent(server.acquire() if server else database, connections=12) as agent:
-                agent.create()
-                agent.deploy(_deployment(subscriptions))
-                bench = _Bench(agent, agent.hosts()[_HOST], progress)
-                _publish(bench, _batches(bench, _BATCH, 16))  # numba compiles on its first batch
-                _drain(bench, workers=8)
-                yield bench
-        finally:
-            if server:
-                server.release()
+    with (
+        tempfile.TemporaryDirectory(prefix="crossdock-bench-") as home,
+        fresh_messagebox(database, Path(home)) as agent,
+    ):
+        agent.deploy(_deployment(subscriptions))
+        bench = _Bench(agent, agent.hosts()[_HOST], progress)
+        _publish(bench, _batches(bench, _BATCH, 16))  # numba compiles on its first batch
+        _drain(bench, workers=8)
+        yield bench
 
 
 def _deployment(subscriptions: int) -> Deployment:
     registry = PropertyRegistry(_PROPERTIES)
     wanted = ["EXISTS(Region)", "Amount >= 0", "Region IN ('EU', 'US', 'NO')"]
     filters = wanted + [f"Customer = 'C{n}' AND Amount < 0" for n in range(subscriptions - len(wanted))]
-    ports = [DeployedPort(f"Port{n}", _HOST, 5, parse_filter(registry, text), {}) for n, text in enumerate(filters)]
+    ports = [
+        DeployedPort(f"Port{n}", _HOST, 5, parse_filter(registry, text), {"name": f"Port{n}"})
+        for n, text in enumerate(filters)
+    ]
     return Deployment("bench", _PROPERTIES, [], ports)
 
 
@@ -163,6 +166,8 @@ def _ceiling(bench: _Bench, batches: Sequence[Interchange]) -> float:
 class _Nowhere:
     """A service that does nothing with a message but count it."""
 
+    in_flight = None
+
     def __init__(self) -> None:
         self.delivered: deque[None] = deque()
 
@@ -189,6 +194,15 @@ def _drain(bench: _Bench, *, workers: int) -> float:
         return rate
     finally:
         instance.stop()
+
+
+def _beside_broken(bench: _Bench, messages: int, body: int) -> tuple[float, float]:
+    """References per second of two ports, without a third one and beside it while its partner hangs."""
+    bench.progress("beside a port whose partner hangs")
+    others = messages * (_COPIES - 1)
+    return beside_broken(
+        bench.agent, bench.host, lambda: bool(_publish(bench, _batches(bench, messages, body))), others
+    )
 
 
 def _with_open_reader(bench: _Bench, messages: int, body: int, seconds: float) -> float:

@@ -7,8 +7,7 @@ the last message is committed. Messages and references are counted in the store,
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import mean, median
@@ -20,10 +19,10 @@ from crossdock.adapter.file import MINIMUM_AGE_SECONDS
 from crossdock.bench.ceiling import copy_ceiling, empty
 from crossdock.bench.lane import Lane, deployed_locations, running_lane, write_files
 from crossdock.bench.memory import PeakMemory
+from crossdock.bench.messagebox import fresh_messagebox
 from crossdock.bench.peer import check_peer, peer_rate
 from crossdock.bench.traffic import FORMATS, Format, Traffic, deployment
 from crossdock.messagebox.agent import Agent
-from crossdock.messagebox.embedded import EmbeddedServer
 from crossdock.receive.interchange import IntakeItem, Interchange
 
 _CEILING_MESSAGES, _CEILING_BATCH = 50_000, 2_500
@@ -46,7 +45,7 @@ def bench_throughput(traffic: Traffic, *, format_: str, database: str, peer_url:
     with tempfile.TemporaryDirectory(prefix="crossdock-bench-") as name:
         home, folder = Path(name), Path(name) / "in"
         folder.mkdir()
-        with _messagebox(database, home) as agent:
+        with fresh_messagebox(database, home) as agent:
             progress(f"deploying {traffic.subscriptions:,} subscriptions")
             agent.deploy(deployment(traffic, FORMATS[format_], folder))
             ceilings = [_ceiling(agent, traffic, FORMATS[format_], progress)]
@@ -78,19 +77,6 @@ def _figures(traffic: Traffic, format_: str, ceilings: Sequence[float], figures:
 def _peer(traffic: Traffic, url: str, ours: float, progress: Progress) -> Figures:
     rate = peer_rate(traffic, url, progress)
     return {"peer": "rabbitmq", "peer_per_s": round(rate, 1), "ratio_to_peer": round(ours / rate, 1)}
-
-
-@contextmanager
-def _messagebox(database: str, home: Path) -> Iterator[Agent]:
-    """A fresh one: in an embedded PostgreSQL of its own, or in the empty database that was given."""
-    server = None if database else EmbeddedServer(home)
-    try:
-        with Agent(server.acquire() if server else database, connections=12) as agent:
-            agent.create()
-            yield agent
-    finally:
-        if server:
-            server.release()
 
 
 def _ceiling(agent: Agent, traffic: Traffic, format_: Format, progress: Progress) -> float:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="crossdock",
-    help="Durable, content-based publish/subscribe: files in, routed by what is in them, files out.",
+    help="Durable, content-based publish/subscribe: messages in, routed by what is in them, out to whoever wants them.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -33,7 +33,7 @@ Database = Annotated[str | None, typer.Option(help="URL of a PostgreSQL server, 
 Master = Annotated[str | None, typer.Option(help="URL of a Spark master, instead of Spark on this machine.")]
 Output = Annotated[Format, typer.Option("-o", "--output", help="How to print.")]
 MessageIds = Annotated[list[str], typer.Argument(metavar="ID...", help="Message ids, as `get suspended` shows them.")]
-PortName = Annotated[str, typer.Argument(metavar="NAME", help="A send port, as `get ports` shows it.")]
+PortName = Annotated[str, typer.Argument(metavar="NAME", help="A send port or a group, as `get ports|groups` show it.")]
 LocationName = Annotated[str, typer.Argument(metavar="NAME", help="A receive location, as `get locations` shows it.")]
 ApplicationFile = Annotated[Path, typer.Argument(metavar="APP", help="The application: a .yaml or .py file.")]
 
@@ -98,19 +98,22 @@ def host(
 
 @app.command()
 def get(
-    what: Annotated[str, typer.Argument(metavar="ports|locations|subscriptions|suspended|hosts", help="What to list.")],
+    what: Annotated[
+        str, typer.Argument(metavar="ports|groups|locations|subscriptions|suspended|hosts", help="What to list.")
+    ],
     home: Home = None,
     database: Database = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """List send ports, receive locations, subscriptions, suspended messages or hosts."""
+    """List send ports, groups of them, receive locations, subscriptions, suspended messages or hosts."""
     from crossdock.administration.service import suspended
     from crossdock.application.store import opened
-    from crossdock.cli.output import brief, print_rows
+    from crossdock.cli.output import brief, brief_host, print_rows
     from crossdock.errors import UsageError
 
     lists: dict[str, Any] = {
         "ports": lambda agent: agent.list_ports(),
+        "groups": lambda agent: agent.list_groups(),
         "locations": lambda agent: agent.list_locations(),
         "subscriptions": lambda agent: agent.list_subscriptions(),
         "suspended": suspended,
@@ -126,7 +129,45 @@ def get(
         if more > 0:
             typer.echo(f"... and {more:,} more; see them all with -o json")
         return
+    if what == "hosts" and output is Format.TABLE:
+        rows = [brief_host(row) for row in rows]
     print_rows(rows, output, empty=f"There are no {what}.")
+
+
+@app.command()
+def publish(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Files with messages.")],
+    location: Annotated[str | None, typer.Option(help="The receive location through whose pipeline they go.")] = None,
+    to: Annotated[str | None, typer.Option(help="The send port or group that surely gets them.")] = None,
+    properties: Annotated[
+        list[str] | None, typer.Option("-p", "--property", metavar="NAME=VALUE", help="A property to promote.")
+    ] = None,
+    home: Home = None,
+    database: Database = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Publish files at once: each as one message, or what the pipeline of a receive location makes of it.
+
+    The files stay where they are. The exit code is 3 if any message is unrouted or suspended.
+    """
+    from crossdock.administration.publish import PublishedMessage, given_properties, publish_files
+    from crossdock.application.store import opened
+    from crossdock.cli.output import print_published
+    from crossdock.errors import CrossdockError
+
+    settings = _existing(_settings(home=home, database=database))
+    published: list[PublishedMessage] = []
+    with opened(settings) as agent:
+        promoted = given_properties(agent, properties or [], to, text_limit=settings.text_limit)
+        try:
+            published.extend(publish_files(agent, files, location=location, properties=promoted))
+        except CrossdockError:
+            if published:  # what was committed before the error stays so
+                print_published(published, output)
+            raise
+    print_published(published, output)
+    if any(message.result != "published" for message in published):
+        raise typer.Exit(3)
 
 
 @app.command()
@@ -165,25 +206,25 @@ def terminate(ids: MessageIds, home: Home = None, database: Database = None, out
 
 @app.command()
 def start(name: PortName, home: Home = None, database: Database = None, output: Output = Format.TABLE) -> None:
-    """Start a send port, and resume what was suspended because it was stopped."""
+    """Start a send port or a group, and resume what was suspended because it was stopped."""
     _change("start", name, home, database, output)
 
 
 @app.command()
 def stop(name: PortName, home: Home = None, database: Database = None, output: Output = Format.TABLE) -> None:
-    """Stop a send port: what matches it from now on is suspended until it is started again."""
+    """Stop a send port or a group: what matches it from now on is suspended until it is started again."""
     _change("stop", name, home, database, output)
 
 
 @app.command()
 def enlist(name: PortName, home: Home = None, database: Database = None, output: Output = Format.TABLE) -> None:
-    """Give an unenlisted send port its subscription, stopped."""
+    """Give an unenlisted send port or group its subscriptions, stopped."""
     _change("enlist", name, home, database, output)
 
 
 @app.command()
 def unenlist(name: PortName, home: Home = None, database: Database = None, output: Output = Format.TABLE) -> None:
-    """Take the subscription of a send port away: nothing matches it any more."""
+    """Take the subscriptions of a send port or a group away: nothing matches it any more."""
     _change("unenlist", name, home, database, output)
 
 
@@ -235,7 +276,8 @@ def lint(application: ApplicationFile, output: Output = Format.TABLE) -> None:
     model = load_application(application)
     deployment = deployment_of(model, application, text_limit=_settings().text_limit)
     promoted = [name for schema in model.schemas for name in schema.promote]
-    findings = lint_filters({port.name: port.filter for port in deployment.ports}, promoted)
+    filters = {port.group or port.name: port.filter for port in deployment.ports if not port.waits}
+    findings = lint_filters(filters, promoted)
     print_rows([asdict(finding) for finding in findings], output, empty="Nothing looks wrong.")
     if findings:
         raise typer.Exit(1)
@@ -277,7 +319,7 @@ def _act(action: Any, ids: list[str], home: Path | None, database: str | None, o
 
 
 def _change(verb: str, name: str, home: Path | None, database: str | None, output: Format) -> None:
-    """Change the state of a send port, and print the change."""
+    """Change the state of a send port or a group, and print the change."""
     from dataclasses import asdict
 
     from crossdock.application.store import opened

@@ -86,3 +86,18 @@ def bench_throughput(
     with stages() as show:
         figures = measure(traffic, format_=format_, database=database, peer_url=peer_url if peer else "", progress=show)
     print_figures(figures, output)
+
+
+@bench.command("latency")
+def bench_latency(
+    seconds: Annotated[float, typer.Option(min=1, help="How long to measure at each rate.")] = 20.0,
+    database: EmptyDatabase = "",
+    output: Output = Format.TABLE,
+) -> None:
+    """Publish one message at a time to a subscriber in this process, against a bare commit and NOTIFY."""
+    from crossdock.bench.latency import bench_latency as measure
+    from crossdock.cli.output import print_figures, stages
+
+    with stages() as show:
+        figures = measure(seconds=seconds, database=database, progress=show)
+    print_figures(figures, output)

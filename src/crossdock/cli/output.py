@@ -7,6 +7,7 @@ import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from rich.text import Text
 
 if TYPE_CHECKING:
     from crossdock.administration.dry_run import Routed
+    from crossdock.administration.publish import PublishedMessage
     from crossdock.messagebox.rows import Statistics
 
 
@@ -52,6 +54,15 @@ def brief(row: Mapping[str, Any]) -> dict[str, Any]:
     source = Path(row["source_file"] or "-")
     shown = source.relative_to(Path.cwd()) if source.is_relative_to(Path.cwd()) else source
     return {"id": row["id"], "kind": row["kind"], "source_file": str(shown), "reason": row["reason"]}
+
+
+def brief_host(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A host with the number of its living instances and how they are; JSON has each of them."""
+    instances = row["instances"]
+    throttled = any(each["state"].startswith("throttled") for each in instances)
+    state = "none" if not instances else "throttled" if throttled else "running"
+    shown = {"name": row["name"], "labels": row["labels"], "instances": len(instances), "state": state}
+    return {**shown, **{name: value for name, value in row.items() if name not in shown}}
 
 
 def table_of(rows: Sequence[Mapping[str, Any]], title: str | None = None) -> Table:
@@ -98,6 +109,22 @@ def print_routes(routes: Sequence[Routed], explanations: Sequence[Mapping[str, l
             out.print(f"  {port}: {verdict}", markup=False, highlight=False)
             for line in lines:
                 out.print(f"  {line}", markup=False, highlight=False)
+
+
+def print_published(messages: Sequence[PublishedMessage], format_: Format) -> None:
+    """What became of each message that was published by hand."""
+    if format_ is Format.JSON:
+        print_json([asdict(message) for message in messages])
+    else:
+        rows = [{"file": each.file, "id": each.id, "type": each.type, "result": _became(each)} for each in messages]
+        print_rows(rows, format_, empty="There were no messages.")
+
+
+def _became(message: PublishedMessage) -> str:
+    if message.result != "published":
+        return f"{message.result}: {message.reason or 'no subscription matches'}"
+    held = f", held back by {message.stopped:,} that are stopped" if message.stopped else ""
+    return f"goes to {message.references:,}{held}"
 
 
 def print_figures(figures: Mapping[str, Any], format_: Format) -> None:
@@ -163,4 +190,6 @@ def progress() -> Iterator[Progress]:
 def _cell(value: Any) -> str:
     if value is None:
         return "-"
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "-"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from crossdock.message.message import Message
 
@@ -12,6 +13,13 @@ from crossdock.message.message import Message
 @dataclass(frozen=True, slots=True)
 class Complete:
     """Delivered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Delivered, and this is what the partner answered: published in the transaction that settles the delivery."""
+
+    messages: tuple[Message, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,17 +31,46 @@ class Retry:
 
 
 @dataclass(frozen=True, slots=True)
-class Suspend:
-    """It will not work by itself."""
+class Postpone:
+    """Not tried: it has to wait until this time. That is no attempt."""
 
+    at: datetime
     reason: str
 
 
-Outcome = Complete | Retry | Suspend
+@dataclass(frozen=True, slots=True)
+class Suspend:
+    """It will not work by itself. `stops`: nothing after it in its line is delivered until somebody has dealt with it.
+
+    `report` is published in its stead, if anybody wants it.
+    """
+
+    reason: str
+    stops: bool = False
+    report: Message | None = None
+
+
+Outcome = Complete | Answer | Retry | Postpone | Suspend
 
 
 class Service(Protocol):
-    """Whoever is given messages: a send port."""
+    """Whoever is given messages: a send port. Threads share it."""
+
+    @property
+    def in_flight(self) -> int | None:
+        """How many deliveries it takes at once; None if it does not say."""
 
     def deliver(self, message: Message, *, attempt: int, now: datetime) -> Outcome:
         """Deliver one message; `attempt` counts the attempts before this one."""
+
+
+@runtime_checkable
+class BatchService(Service, Protocol):
+    """One that may be quicker with many at once."""
+
+    @property
+    def batches(self) -> bool:
+        """Whether it is."""
+
+    def deliver_batch(self, messages: Sequence[tuple[Message, int]], *, now: datetime) -> Sequence[Outcome]:
+        """The same for several (message, attempts before), in their order."""

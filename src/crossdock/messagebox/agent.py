@@ -26,6 +26,7 @@ from crossdock.messagebox.caching import EpochWatch
 from crossdock.messagebox.cleanup import Cleanup
 from crossdock.messagebox.database import one_line
 from crossdock.messagebox.ledger import Ledger
+from crossdock.messagebox.lifeline import INSTANCE_LOCK
 from crossdock.messagebox.load import load_filters, load_router
 from crossdock.messagebox.migrate import check_server, migrate
 from crossdock.messagebox.publish import SUBSCRIPTION_LOCK, EpochMovedError, publish
@@ -116,7 +117,6 @@ class Agent(Ledger, Suspensions, Subscriptions, Cleanup):
                 published = publish(connection, router, interchanges, location_epoch=location_epoch)
         except EpochMovedError:
             published = self._publish_alone(interchanges, location_epoch)
-        self._notify(published.hosts)
         return published
 
     def _publish_alone(self, interchanges: Sequence[Interchange], location_epoch: int | None) -> Published:
@@ -174,11 +174,14 @@ class Agent(Ledger, Suspensions, Subscriptions, Cleanup):
     def list_ports(self) -> list[dict[str, Any]]:
         return self._dictionaries("list_ports")
 
+    def list_groups(self) -> list[dict[str, Any]]:
+        return self._dictionaries("list_groups")
+
     def list_locations(self) -> list[dict[str, Any]]:
         return self._dictionaries("list_locations")
 
     def list_hosts(self) -> list[dict[str, Any]]:
-        return self._dictionaries("list_hosts")
+        return self._dictionaries("list_hosts", {"lock": INSTANCE_LOCK})
 
     def list_subscriptions(self) -> list[dict[str, Any]]:
         return self._dictionaries("list_subscriptions")
@@ -201,7 +204,31 @@ class Agent(Ledger, Suspensions, Subscriptions, Cleanup):
 
     def services(self) -> list[tuple[int, int, dict[str, Any]]]:
         """(id, host, definition) of the send ports, also of those no longer enlisted."""
-        return [(*row,) for row in self._query("SELECT id, host_id, definition FROM service")]
+        query = "SELECT id, host_id, definition FROM service WHERE class <> 'messaging isolated'"
+        return [(*row,) for row in self._query(query)]
+
+    def waiting_services(self) -> dict[str, int]:
+        """Ids of the two-way receive ports, by their service's name."""
+        return dict(self._query("SELECT name, id FROM service WHERE class = 'messaging isolated' AND deployed"))
+
+    def group_id(self, group: str) -> str | None:
+        """What to promote as BTS.SPGroupID, so that a message reaches all ports of a group; None if there is none."""
+        with self._connection() as connection:
+            query = "SELECT group_id FROM send_port_group WHERE name = %s AND deployed"
+            row = connection.execute(query, [group]).fetchone()
+        return None if row is None else str(row[0])
+
+    def transport_id(self, port: str) -> str:
+        """What to promote as BTS.SPTransportID, so that a message surely reaches this port, once."""
+        query = (
+            "SELECT transport_id FROM service"
+            " WHERE name = %s AND deployed AND group_name IS NULL AND class <> 'messaging isolated'"
+        )
+        with self._connection() as connection:
+            row = connection.execute(query, [port]).fetchone()
+        if row is None:
+            raise UsageError(f"There is no send port {port!r} deployed. List them with: crossdock get ports")
+        return str(row[0])
 
 
 class _MessageIds:

@@ -23,7 +23,11 @@ from crossdock.subscription.predicate import Filter, Operator, Predicate
 
 @dataclass(frozen=True, slots=True)
 class DeployedPort:
-    """A send port: the host that serves it, the priority of its messages and the filter of its subscription."""
+    """A send port: the host that serves it, the priority of its messages and the filter of its subscription.
+
+    As member of a group it has the name `group/port`, and `group` and `port` say which. A two-way receive port, which
+    `waits` for responses, has no filter.
+    """
 
     name: str
     host: str
@@ -32,6 +36,9 @@ class DeployedPort:
     definition: Mapping[str, Any]
     ordered: bool = False
     two_way: bool = False
+    group: str | None = None
+    port: str | None = None
+    waits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +54,8 @@ class DeployedLocation:
 class Deployment:
     """An application as the MessageBox sees it; the definitions are for the processes that run it.
 
-    `hosts` are those that the application declares, with their labels.
+    `hosts` are those that the application declares, with their labels. The members of `groups` are among the ports,
+    after the ports that they are.
     """
 
     application: str
@@ -55,6 +63,7 @@ class Deployment:
     locations: Sequence[DeployedLocation]
     ports: Sequence[DeployedPort]
     hosts: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    groups: Sequence[str] = ()
 
     @property
     def digest(self) -> str:
@@ -80,7 +89,9 @@ def deploy(connection: psycopg.Connection, deployment: Deployment) -> bool:
     _declare_properties(connection, deployment.properties)
     _deploy_hosts(connection, deployment, moved[0])
     _deploy_locations(connection, deployment)
+    _deploy_groups(connection, deployment)
     _deploy_ports(connection, deployment, moved[0])
+    settle_members(connection, moved[0])
     return True
 
 
@@ -115,9 +126,20 @@ def _deploy_locations(connection: psycopg.Connection, deployment: Deployment) ->
         connection.execute(statement("deploy_location"), parameters)
 
 
+def _deploy_groups(connection: psycopg.Connection, deployment: Deployment) -> None:
+    names = [*deployment.groups, *(port.name for port in deployment.ports)]  # either is started and stopped by its name
+    _refuse_foreign(connection, "send_port_group", "Send port group", names, deployment.application)
+    connection.execute(
+        "UPDATE send_port_group SET deployed = false WHERE application = %s AND name <> ALL(%s)",
+        [deployment.application, list(deployment.groups)],
+    )
+    for name in deployment.groups:
+        connection.execute(statement("deploy_group"), {"name": name, "application": deployment.application})
+
+
 def _deploy_ports(connection: psycopg.Connection, deployment: Deployment, epoch: int) -> None:
     names = [port.name for port in deployment.ports]
-    _refuse_foreign(connection, "service", "Send port", names, deployment.application)
+    _refuse_foreign(connection, "service", "Send port", [*names, *deployment.groups], deployment.application)
     gone = connection.execute(
         "UPDATE service SET deployed = false WHERE application = %s AND deployed AND name <> ALL(%s) RETURNING id",
         [deployment.application, names],
@@ -145,6 +167,8 @@ def _change_ports(connection: psycopg.Connection, application: str, ports: Seque
         for name, (service, _, host) in zip(names, deployed, strict=True)
         if before.get(name, host) != host
     ]
+    left = connection.execute(statement("follow_port")).fetchall()
+    moved += [{"service": service, "host": host} for service, host in left]
     enlisted = [{"service": service, "epoch": epoch} for service, state, _ in deployed if state != "unenlisted"]
     started = [{"service": service} for service, state, _ in deployed if state == "started" and before]
     with connection.cursor() as cursor:
@@ -167,6 +191,10 @@ def _deploy_port(connection: psycopg.Connection, application: str, port: Deploye
         "two_way": port.two_way,
         "definition": Json(port.definition),
         "predicate": Json(_stored_groups(port.filter)),
+        "class": "messaging isolated" if port.waits else "messaging",
+        "group": port.group,
+        "port": port.port,
+        "starts": port.group is None and not port.waits,
     }
     row = connection.execute(statement("deploy_service"), parameters).fetchone()
     assert row is not None
@@ -177,6 +205,31 @@ def enlist(connection: psycopg.Connection, service: int, epoch: int) -> None:
     """Give a service its subscription, or bring the one it has up to date."""
     connection.execute(statement("enlist"), {"service": service, "epoch": epoch})
     connection.execute(statement("insert_predicates"), {"service": service})
+
+
+def settle_members(connection: psycopg.Connection, epoch: int) -> list[tuple[int, int, int]]:
+    """Let the members of groups follow their groups and ports; gives what was resumed: (service, host, references)."""
+    resumed = []
+    for service, before, host, after in connection.execute(statement("list_members")).fetchall():
+        count = change_state(connection, service, before, after, epoch)
+        if count:
+            resumed.append((service, host, count))
+    return resumed
+
+
+def change_state(connection: psycopg.Connection, service: int, before: str, after: str, epoch: int) -> int:
+    """Bring the subscription of a service from one state to another; gives how many references that resumed."""
+    connection.execute("UPDATE service SET state = %s WHERE id = %s", [after, service])
+    if after == "unenlisted":
+        connection.execute(statement("unenlist"), {"service": [service], "epoch": epoch})
+    elif before == "unenlisted":
+        enlist(connection, service, epoch)
+    else:
+        connection.execute("UPDATE subscription SET epoch = %s WHERE service_id = %s", [epoch, service])
+    if after != "started":
+        return 0
+    row = connection.execute(statement("resume_stopped"), {"service": service}).fetchone()
+    return 0 if row is None else int(row[0])
 
 
 def _refuse_foreign(

@@ -22,9 +22,10 @@ EPOCH_CHANNEL = "crossdock_epoch"
 class Lifeline:
     """Held from `hold` to `end`. `instance` is the id under which references are claimed."""
 
-    def __init__(self, connect: Callable[[], psycopg.Connection], host_id: int) -> None:
+    def __init__(self, connect: Callable[[], psycopg.Connection], host_id: int, class_: str) -> None:
         self._connect = connect
         self._host_id = host_id
+        self._class = class_
         self._connection: psycopg.Connection | None = None
         self.instance = 0
 
@@ -41,9 +42,10 @@ class Lifeline:
             raise TransientError(f"The MessageBox cannot be reached: {error}") from error
         self._connection = connection
 
-    def check(self) -> None:
-        """Notice a lost connection, and with it a lost lock, while there is too much work to wait."""
-        self._guarded(lambda connection: connection.execute("SELECT 1"))
+    def check(self, state: str, in_hand: int) -> None:
+        """Say how the instance is. So a lost connection, and with it a lost lock, is noticed even if nobody waits."""
+        said = "UPDATE host_instance SET seen_at = now(), state = %s, in_hand = %s WHERE id = %s"
+        self._guarded(lambda connection: connection.execute(said, [state, in_hand, self.instance]))
 
     def wait(self, seconds: float) -> bool:
         """Until a message arrives for the host (True), or the time is over."""
@@ -66,9 +68,9 @@ class Lifeline:
         """One statement: the row is seen by others only once its lock is held."""
         row = connection.execute(
             "WITH registered AS"
-            " (INSERT INTO host_instance (host_id, machine, process) VALUES (%s, %s, %s) RETURNING id)"
+            " (INSERT INTO host_instance (host_id, class, machine, process) VALUES (%s, %s, %s, %s) RETURNING id)"
             " SELECT id, pg_advisory_lock(%s, id) FROM registered",
-            [self._host_id, socket.gethostname(), os.getpid(), INSTANCE_LOCK],
+            [self._host_id, self._class, socket.gethostname(), os.getpid(), INSTANCE_LOCK],
         ).fetchone()
         assert row is not None
         return int(row[0])

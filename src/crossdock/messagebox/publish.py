@@ -7,8 +7,11 @@ numbers of references; `marks.py` relies on that.
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from itertools import chain
 from typing import Any
 
@@ -16,17 +19,24 @@ import numpy as np
 import numpy.typing as npt
 import psycopg
 
-from crossdock.message.message import Message
-from crossdock.messagebox.copy import copy_tuples, uuid_array
+from crossdock.message.message import Message, MessageId
+from crossdock.messagebox.copy import copy_tuples, in_pipeline, uuid_array
 from crossdock.messagebox.decide import Decision, decide, find_instances, give, refuse_second_answers
+from crossdock.messagebox.lifeline import channel
 from crossdock.messagebox.rows import Published, storable
-from crossdock.messagebox.statement import statement
-from crossdock.messagebox.store import active_logs, log_references, ones, part_ids, store
-from crossdock.receive.interchange import Interchange
+from crossdock.messagebox.statement import host_statement, statement
+from crossdock.messagebox.store import active_logs, are_few, log_references, ones, part_ids, store
+from crossdock.receive.interchange import Awaited, Interchange, Settled
+from crossdock.subscription.correlation import correlation_hash, shown_values
 from crossdock.subscription.router import Router
+
+logger = logging.getLogger(__name__)
 
 # Shared by publishers at the end of their transaction, exclusive for whoever changes subscriptions.
 SUBSCRIPTION_LOCK = 0x0C05_5D0D
+
+
+_EPOCH_MOVED = "CX001"
 
 
 class EpochMovedError(Exception):
@@ -48,7 +58,9 @@ def publish(
     began = time.perf_counter()
     decision = decide(router, messages)
     match_seconds = time.perf_counter() - began
-    with connection.transaction():
+    failed = [failure.message for each in interchanges for failure in each.failures]
+    together = connection.pipeline() if are_few([*messages, *failed]) else nullcontext()
+    with _epoch_held(), together, connection.transaction():
         find_instances(connection, decision, messages)
         refuse_second_answers(decision, messages)
         counts = decision.counts(len(messages))
@@ -61,7 +73,10 @@ def publish(
             messages = [message for interchange in interchanges for message in interchange.messages]
             decision, counts = decision.only(kept), counts[kept]
         hosts = _write(connection, decision, interchanges, messages, counts)
+        _count_express(connection, interchanges, tallies)
+        unanswered = _await_responses(connection, decision, interchanges, counts)
         check_epoch(connection, router.epoch, location_epoch)
+    notify(connection, hosts)
     return Published(
         interchanges=len(interchanges),
         received=sum(map(sum, tallies)),
@@ -70,17 +85,44 @@ def publish(
         suspended=sum(suspended for _, _, suspended in tallies),
         references=sum(hosts.values()),
         hosts=frozenset(hosts),
-        refused={messages[position].id: reason for position, reason in decision.refused.items()},
+        refused={**{messages[position].id: reason for position, reason in decision.refused.items()}, **unanswered},
+        given=counts.tolist(),
         match_seconds=match_seconds,
     )
 
 
+def notify(connection: psycopg.Connection, hosts: Iterable[int]) -> None:
+    """Wake the hosts after the commit; inside the transaction NOTIFY would serialise commits.
+
+    What was committed must not look as if it had failed: a host that is not woken looks by itself.
+    """
+    channels = [channel(host) for host in hosts]
+    if channels:
+        try:
+            connection.execute("SELECT pg_notify(channel, '') FROM unnest(%s::text[]) AS channel", [channels])
+        except psycopg.Error as error:
+            logger.debug("The hosts were not woken: %s", error)
+
+
 def check_epoch(connection: psycopg.Connection, epoch: int, location_epoch: int | None = None) -> None:
     """Last step: from here to the commit nobody can change subscriptions, and nobody has since we matched."""
+    if in_pipeline(connection):  # it fails by itself, when the commit is answered
+        connection.execute("SELECT check_epoch(%s, %s, %s)", [SUBSCRIPTION_LOCK, epoch, location_epoch])
+        return
     connection.execute("SELECT pg_advisory_xact_lock_shared(%s)", [SUBSCRIPTION_LOCK])
     row = connection.execute("SELECT epoch, location_epoch FROM box").fetchone()
     if row is None or row[0] != epoch or location_epoch not in (None, row[1]):
         raise EpochMovedError
+
+
+@contextmanager
+def _epoch_held() -> Iterator[None]:
+    try:
+        yield
+    except psycopg.DatabaseError as error:
+        if error.sqlstate == _EPOCH_MOVED:
+            raise EpochMovedError from error
+        raise
 
 
 def _tallies(interchanges: Sequence[Interchange], counts: npt.NDArray[np.int64]) -> list[tuple[int, int, int]]:
@@ -116,12 +158,32 @@ def _claim(
             "last": [each.last for each, _ in candidates],
         }
         won = {(row[0], row[1]) for row in connection.execute(statement("claim_publication"), parameters)}
+    taken = _settled(connection, interchanges)
     ours = []
     for each in interchanges:
         key = (each.sequence, each.range_start)
-        ours.append(_replaced(connection, each) if each.sequence is None else key in won)
+        if each.settles is not None:
+            ours.append(each.settles in taken)
+            taken.discard(each.settles)
+        else:
+            ours.append(_replaced(connection, each) if each.sequence is None else key in won)
         won.discard(key)  # given twice in one call, it is published once
     return ours
+
+
+def _settled(connection: psycopg.Connection, interchanges: Sequence[Interchange]) -> set[Settled]:
+    """Take away the claimed references in whose place something is published; gives those that were still ours."""
+    wanted: defaultdict[tuple[int, int, bool], list[Settled]] = defaultdict(list)
+    for each in interchanges:
+        if (settles := each.settles) is not None:
+            wanted[settles.host_id, settles.instance, settles.delivered].append(settles)
+    taken: set[Settled] = set()
+    for (host, instance, delivered), mine in wanted.items():
+        sequences = [each.sequence for each in mine]
+        parameters = {"host": host, "instance": instance, "sequence": sequences, "delivered": delivered}
+        found = {row[0] for row in connection.execute(host_statement("settle_published", host), parameters)}
+        taken.update(each for each in mine if each.sequence in found)
+    return taken
 
 
 def _replaced(connection: psycopg.Connection, interchange: Interchange) -> bool:
@@ -132,6 +194,65 @@ def _replaced(connection: psycopg.Connection, interchange: Interchange) -> bool:
     return (
         connection.execute(statement("replace_suspended"), {"host": host, "sequence": sequence}).fetchone() is not None
     )
+
+
+def _count_express(
+    connection: psycopg.Connection, interchanges: Sequence[Interchange], tallies: Sequence[tuple[int, int, int]]
+) -> None:
+    """What a location received without a source in the ledger."""
+    received = [
+        (each.location_id, tally)
+        for each, tally in zip(interchanges, tallies, strict=True)
+        if each.sequence is None and each.location_id is not None and each.replaces is None
+    ]
+    if received:
+        parameters = {
+            "location": [location for location, _ in received],
+            "received": [sum(tally) for _, tally in received],
+            "published": [tally[0] for _, tally in received],
+            "unrouted": [tally[1] for _, tally in received],
+            "suspended": [tally[2] for _, tally in received],
+        }
+        connection.execute(statement("count_express"), parameters)
+
+
+def _await_responses(
+    connection: psycopg.Connection,
+    decision: Decision,
+    interchanges: Sequence[Interchange],
+    counts: npt.NDArray[np.int64],
+) -> dict[MessageId, str]:
+    """Subscribe whoever waits for responses; gives the requests that nobody was given, and why."""
+    unanswered = {}
+    waiting = []
+    position = 0
+    for each in interchanges:
+        for message in each.messages if each.awaits is not None else ():
+            if counts[position] == 0:
+                unanswered[message.id] = decision.why_unrouted(position, message)
+            elif each.awaits is not None:
+                waiting.append(_awaited(decision.router, each.awaits))
+        position += len(each.messages)
+    if waiting:
+        with connection.cursor() as cursor:
+            cursor.executemany(statement("await_response"), waiting)
+    return unanswered
+
+
+def _awaited(router: Router, awaits: Awaited) -> dict[str, Any]:
+    properties = tuple(sorted(awaits.values))
+    correlation = next((number for number, known in router.correlations.items() if known == properties), None)
+    if correlation is None:  # whoever waits has made it known since this router was loaded
+        raise EpochMovedError
+    return {
+        "instance": awaits.id,
+        "service": awaits.service_id,
+        "host": awaits.host_id,
+        "correlation": correlation,
+        "hash": correlation_hash(correlation, properties, awaits.values, case_sensitive=router.case_sensitive),
+        "value": shown_values(properties, awaits.values),
+        "bound_to": awaits.bound_to,
+    }
 
 
 def _write(
@@ -146,7 +267,7 @@ def _write(
     everything = [*messages, *failed]
     if not everything:
         return {}
-    message_log, part_log = active_logs(connection)
+    message_log, part_log = (None, None) if in_pipeline(connection) else active_logs(connection)
     store(connection, everything)
     ids = uuid_array(message.id.bytes for message in everything)
     hosts = give(connection, decision, ids)

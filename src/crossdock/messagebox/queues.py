@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, BinaryIO, cast
 from uuid import UUID
@@ -19,9 +19,9 @@ from crossdock.errors import TransientError
 from crossdock.message.context import Context
 from crossdock.message.message import Message, MessageId, Part, StreamedPart
 from crossdock.messagebox.database import Database
-from crossdock.messagebox.lifeline import INSTANCE_LOCK, Lifeline, channel
+from crossdock.messagebox.lifeline import INSTANCE_LOCK, Lifeline
 from crossdock.messagebox.marks import PRIORITIES, Marks
-from crossdock.messagebox.publish import SUBSCRIPTION_LOCK
+from crossdock.messagebox.publish import SUBSCRIPTION_LOCK, notify
 from crossdock.messagebox.rows import Reference, storable
 from crossdock.messagebox.statement import host_statement, statement
 from crossdock.messagebox.store import FragmentStream
@@ -29,6 +29,8 @@ from crossdock.messagebox.store import FragmentStream
 logger = logging.getLogger(__name__)
 
 _DEAD_GRACE = timedelta(seconds=5)
+_BLOCK = ("blocked_until", "blocked_by", "reason")
+_FOR_GOOD = datetime.max.replace(tzinfo=UTC)
 # Larger parts are fetched when they are read: a batch of claims must not fill the memory.
 _HELD_BYTES = 64 * 1024
 
@@ -37,7 +39,8 @@ _HELD_BYTES = 64 * 1024
 class LineOutcome:
     """What came of a claim on an ordered line: delivered in order up to where it stopped, and the rest put back.
 
-    `failed` is the one that has to be tried again, and until when its line is blocked.
+    `failed` is the one that has to be tried again, and until when its line is blocked; not `tried`, it only has to
+    wait. `stopped_by` is among the suspended, and the line waits until somebody has dealt with it.
     """
 
     completed: Sequence[int] = ()
@@ -46,6 +49,8 @@ class LineOutcome:
     blocked_until: datetime | None = None
     reason: str | None = None
     untried: Sequence[int] = ()
+    tried: bool = True
+    stopped_by: int | None = None
 
 
 class Queues(Database):
@@ -55,18 +60,15 @@ class Queues(Database):
         super().__init__(database, connections=connections)
         self._marks: defaultdict[int, Marks] = defaultdict(Marks)
 
-    def lifeline(self, host_id: int) -> Lifeline:
-        """The life of a new host instance."""
-        return Lifeline(self._connect, host_id)
+    def lifeline(self, host_id: int, class_: str = "messaging") -> Lifeline:
+        """The life of a new host instance, of this service class."""
+        return Lifeline(self._connect, host_id, class_)
 
     def _notify(self, hosts: Iterable[int]) -> None:
-        """Wake the hosts after the commit; inside the transaction NOTIFY would serialise commits."""
-        channels = [channel(host) for host in hosts]
-        if not channels:
-            return
+        """Wake the hosts, now that something is committed."""
         try:
             with self._connection() as connection:
-                connection.execute("SELECT pg_notify(channel, '') FROM unnest(%s::text[]) AS channel", [channels])
+                notify(connection, hosts)
         except TransientError as error:
             logger.debug("The hosts were not woken, and will look by themselves: %s", error)
 
@@ -82,6 +84,19 @@ class Queues(Database):
             self._sweep(host_id, marks)
             rows = self._claim(host_id, instance, marks, limit, now)
         return self._references(sorted(rows, key=lambda row: row[:2]))
+
+    def dequeue_responses(self, host_id: int, instance: int, *, limit: int, now: datetime) -> list[Reference]:
+        """Claim what only this instance may take, and nothing else."""
+        parameters = {
+            "host": host_id,
+            "instance": instance,
+            "limit": limit,
+            "now": now,
+            "line": [-instance] * len(PRIORITIES),
+            "priority": list(PRIORITIES),
+            "mark": [0] * len(PRIORITIES),
+        }
+        return self._references(self._claiming_rows("dequeue", parameters))
 
     def _claim(self, host_id: int, instance: int, marks: Marks, limit: int, now: datetime) -> list[tuple[Any, ...]]:
         """From the line that is this instance's own and from the shared one, the most urgent first."""
@@ -157,7 +172,7 @@ class Queues(Database):
             claim = host_statement("dequeue_line", host_id)
             rows = connection.execute(claim, {**parameters, "line": line[0]}).fetchall()
             if not rows:  # the holder before took the last of them
-                freed = {"service": line[0], "instance": instance, "blocked_until": None, "reason": None}
+                freed = {"service": line[0], "instance": instance, **dict.fromkeys(_BLOCK)}
                 connection.execute(statement("leave_line"), freed)
         return self._references(sorted(rows, key=lambda row: row[1]))
 
@@ -168,10 +183,12 @@ class Queues(Database):
             parameters: dict[str, Any] = {"host": host_id, "instance": instance, "now": now, "service": service}
             _settle(connection, "complete", parameters, outcome.completed)
             reasons = [storable(reason) for _, reason in outcome.suspended]
-            _settle(connection, "suspend", parameters | {"reason": reasons}, [each for each, _ in outcome.suspended])
-            _settle(connection, "give_back", parameters | {"tried": outcome.failed}, back)
+            refused = [sequence for sequence, _ in outcome.suspended]
+            _settle(connection, "suspend", parameters | {"reason": reasons, "kind": "send"}, refused)
+            _settle(connection, "give_back", parameters | {"tried": outcome.failed if outcome.tried else None}, back)
             reason = None if outcome.reason is None else storable(outcome.reason)
-            parameters |= {"blocked_until": outcome.blocked_until, "reason": reason}
+            until = _FOR_GOOD if outcome.stopped_by is not None else outcome.blocked_until
+            parameters |= {"blocked_until": until, "blocked_by": outcome.stopped_by, "reason": reason}
             connection.execute(statement("leave_line"), parameters)
 
     def complete(self, host_id: int, instance: int, sequences: Sequence[int], *, now: datetime) -> None:
@@ -182,24 +199,45 @@ class Queues(Database):
         self, host_id: int, instance: int, outcomes: Sequence[tuple[int, datetime, str]], *, now: datetime
     ) -> None:
         """Try these again later: (sequence, due, reason)."""
+        self._put_aside(host_id, instance, outcomes, now, tried=True)
+
+    def postpone(
+        self, host_id: int, instance: int, outcomes: Sequence[tuple[int, datetime, str]], *, now: datetime
+    ) -> None:
+        """The same for what has not been tried: it keeps the count of its attempts."""
+        self._put_aside(host_id, instance, outcomes, now, tried=False)
+
+    def _put_aside(
+        self, host_id: int, instance: int, outcomes: Sequence[tuple[int, datetime, str]], now: datetime, *, tried: bool
+    ) -> None:
         if outcomes:
             parameters = _settlement(host_id, instance, [sequence for sequence, _, _ in outcomes], now)
             parameters |= {
                 "due_at": [due for _, due, _ in outcomes],
                 "reason": [storable(why) for _, _, why in outcomes],
+                "tried": tried,
             }
             with self._services_held_still() as connection:
                 connection.execute(host_statement("retry", host_id), parameters)
 
-    def suspend(self, host_id: int, instance: int, outcomes: Sequence[tuple[int, str]], *, now: datetime) -> None:
+    def suspend(
+        self, host_id: int, instance: int, outcomes: Sequence[tuple[int, str]], *, now: datetime, kind: str = "send"
+    ) -> None:
+        """Suspend these: (sequence, reason). `kind` is `response` for one that nobody waits for any more."""
         if outcomes:
             parameters = _settlement(host_id, instance, [sequence for sequence, _ in outcomes], now)
-            self._host_run("suspend", parameters | {"reason": [storable(why) for _, why in outcomes]})
+            parameters |= {"reason": [storable(why) for _, why in outcomes], "kind": kind}
+            self._host_run("suspend", parameters)
 
     def idle(self, host_id: int, *, now: datetime) -> bool:
         """Whether nothing of the host is ready or claimed; what is blocked behind a failed one is not ready."""
         [(busy,)] = self._claiming_rows("busy", {"host": host_id, "now": now})
         return not busy
+
+    def put_aside(self, host_id: int, reason: str, *, until: datetime) -> bool:
+        """Whether anything was postponed for this reason, and is due by then."""
+        [(found,)] = self._host_rows("put_aside", {"host": host_id, "reason": reason, "until": until})
+        return bool(found)
 
     def give_back(self, host_id: int, instance: int, sequences: Sequence[int]) -> None:
         """Put claimed references back as they were: they have not been tried."""
@@ -207,6 +245,10 @@ class Queues(Database):
         with self._services_held_still() as connection:
             connection.execute(host_statement("give_back", host_id), parameters)
         self._marks[host_id].reset()
+
+    def unblock_lines(self, host_id: int) -> None:
+        """Let lines go on that a failure stopped, where somebody has dealt with it."""
+        self._host_run("unblock_lines", {"host": host_id})
 
     def requeue_due(self, host_id: int, *, now: datetime) -> int:
         """Bring back the deliveries whose next attempt is due; gives how many."""

@@ -20,7 +20,8 @@ def storable(text: str) -> str:
 class Published:
     """What a call put into the MessageBox, without what was published before; `hosts` have new references.
 
-    `refused` are requests that more than one partner would have answered; they are among the unrouted.
+    `refused` are requests that nobody was given, or that more than one partner would have answered, and why; they are
+    among the unrouted. `given` says how many references each message got, in the order of the interchanges.
     `match_seconds` were spent on finding the subscriptions.
     """
 
@@ -32,6 +33,7 @@ class Published:
     references: int = 0
     hosts: frozenset[int] = frozenset()
     refused: Mapping[MessageId, str] = field(default_factory=dict)
+    given: Sequence[int] = field(default=(), compare=False)
     match_seconds: float = field(default=0.0, compare=False)
 
 

@@ -21,14 +21,31 @@ CREATE TABLE host (
     labels  text[]   NOT NULL DEFAULT '{}'
 );
 
+CREATE TABLE service_class (
+    name              text     PRIMARY KEY,
+    polling_interval  interval NOT NULL,
+    dequeue_threads   smallint NOT NULL,
+    CONSTRAINT polling_takes_time CHECK (polling_interval > interval '0')
+);
+INSERT INTO service_class (name, polling_interval, dequeue_threads)
+VALUES ('messaging', interval '500 milliseconds', 2),
+       ('messaging isolated', interval '500 milliseconds', 1),
+       ('orchestration', interval '500 milliseconds', 2),
+       ('caching', interval '500 milliseconds', 0);
+
 CREATE TABLE host_instance (
     id          integer     GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     host_id     smallint    NOT NULL REFERENCES host,
     machine     text        NOT NULL,
     process     integer     NOT NULL,
-    started_at  timestamptz NOT NULL DEFAULT now()
+    started_at  timestamptz NOT NULL DEFAULT now(),
+    class       text        NOT NULL DEFAULT 'messaging' REFERENCES service_class,
+    seen_at     timestamptz NOT NULL DEFAULT now(),
+    state       text        NOT NULL DEFAULT 'running',
+    in_hand     integer     NOT NULL DEFAULT 0
 );
 COMMENT ON TABLE host_instance IS 'an instance lives while its session holds the advisory lock of its id';
+COMMENT ON COLUMN host_instance.state IS 'running, throttled (with the reason) or stopping';
 
 CREATE TABLE application (
     name         text        PRIMARY KEY,
@@ -52,17 +69,14 @@ CREATE TABLE receive_location (
     deployed     boolean NOT NULL DEFAULT true
 );
 
-CREATE TABLE service_class (
-    name              text     PRIMARY KEY,
-    polling_interval  interval NOT NULL,
-    dequeue_threads   smallint NOT NULL,
-    CONSTRAINT polling_takes_time CHECK (polling_interval > interval '0')
+CREATE TABLE send_port_group (
+    name         text    PRIMARY KEY,
+    application  text    NOT NULL REFERENCES application,
+    group_id     uuid    NOT NULL DEFAULT gen_random_uuid(),
+    state        text    NOT NULL DEFAULT 'started',
+    deployed     boolean NOT NULL DEFAULT true,
+    CONSTRAINT groups_are_started_stopped_or_unenlisted CHECK (state IN ('started', 'stopped', 'unenlisted'))
 );
-INSERT INTO service_class (name, polling_interval, dequeue_threads)
-VALUES ('messaging', interval '500 milliseconds', 2),
-       ('messaging isolated', interval '500 milliseconds', 1),
-       ('orchestration', interval '500 milliseconds', 2),
-       ('caching', interval '500 milliseconds', 0);
 
 CREATE TABLE service (
     id            integer  GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -78,10 +92,15 @@ CREATE TABLE service (
     predicate     json     NOT NULL DEFAULT '[]',
     state         text     NOT NULL DEFAULT 'started',
     deployed      boolean  NOT NULL DEFAULT true,
+    group_name    text     REFERENCES send_port_group,
+    port_id       integer  REFERENCES service,
+    CONSTRAINT a_member_has_a_group_and_a_port CHECK ((group_name IS NULL) = (port_id IS NULL)),
     CONSTRAINT priorities_are_from_1_to_10 CHECK (priority BETWEEN 1 AND 10),
     CONSTRAINT services_are_started_stopped_or_unenlisted CHECK (state IN ('started', 'stopped', 'unenlisted'))
 );
-COMMENT ON TABLE service IS 'who can be given messages: a send port';
+CREATE INDEX ON service (port_id) WHERE port_id IS NOT NULL;
+COMMENT ON TABLE service IS 'who can be given messages: a send port, a send port as member of a group, or a two-way receive port that waits for responses';
+COMMENT ON COLUMN service.port_id IS 'the send port whose member of a group this is';
 COMMENT ON COLUMN service.predicate IS 'its filter as predicate rows, from which enlisting makes the subscription';
 
 CREATE TABLE subscription (
@@ -146,6 +165,8 @@ CREATE TABLE intake (
     listed_at    timestamptz NOT NULL DEFAULT now()
 );
 CREATE UNIQUE INDEX a_source_is_listed_once ON intake (sha256(identity));
+
+CREATE SEQUENCE express_sequence;
 
 CREATE TABLE publication (
     intake_sequence  bigint      NOT NULL,
@@ -272,8 +293,10 @@ CREATE TABLE ordered_line (
     host_id        smallint    NOT NULL REFERENCES host,
     held_by        integer,
     blocked_until  timestamptz,
-    reason         text
+    reason         text,
+    blocked_by     bigint
 );
+COMMENT ON COLUMN ordered_line.blocked_by IS 'the suspended reference that has to be dealt with before the line goes on';
 COMMENT ON TABLE ordered_line IS 'the lease of each ordered service: one host instance at a time, nobody while it is blocked';
 
 CREATE TABLE delivery (
@@ -388,3 +411,12 @@ BEGIN
     RETURN role_name;
 END $$;
 COMMENT ON FUNCTION create_host_role IS 'the role of a host: it reads and takes from the queues of that host only';
+
+CREATE FUNCTION check_epoch(publishing integer, matched bigint, read_by bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock_shared(publishing);
+    IF NOT EXISTS (SELECT FROM box WHERE epoch = matched AND location_epoch = coalesce(read_by, location_epoch)) THEN
+        RAISE EXCEPTION 'The epoch has moved.' USING ERRCODE = 'CX001';
+    END IF;
+END $$;
+COMMENT ON FUNCTION check_epoch IS 'the last step of publishing, where the answer is not waited for: it fails if the epoch has moved';

@@ -34,5 +34,6 @@ def log_statement(verb: str, kind: str, log: int) -> str:
         "other": f"{kind}_ref_log_{3 - log}",
         "total": f"{kind}_ref_total",
         "id": f"{kind}_id",
+        "kind": kind,
     }
     return sql.SQL(statement(verb)).format(**{name: sql.Identifier(value) for name, value in names.items()}).as_string()

@@ -15,10 +15,13 @@ import numpy.typing as npt
 import psycopg
 
 from crossdock.message.message import Message, Part, StreamedPart
-from crossdock.messagebox.copy import copy_columns, copy_rows, length, uuid_array
-from crossdock.messagebox.statement import statement
+from crossdock.messagebox.copy import copy_columns, copy_rows, copy_tuples, in_pipeline, length, uuid_array
+from crossdock.messagebox.statement import log_statement, statement
 
 PART_LIMIT_BYTES = 1024 * 1024
+_FEW, _SMALL_BYTES = 16, 64 * 1024
+_MESSAGES = "COPY message (id, context, part_count, parts) FROM STDIN (FORMAT BINARY)"
+_PARTS = "COPY part (id, name, body, size, fragments) FROM STDIN (FORMAT BINARY)"
 _UUID_OID = 2950
 _ARRAY = Struct(">iiiii")
 _ID = Struct(">hi").pack(4, 16)
@@ -32,17 +35,41 @@ def store(connection: psycopg.Connection, messages: Sequence[Message]) -> None:
     """Write the messages and their parts, and count each part's reference. Bodies over the limit go in as fragments."""
     if not messages:
         return
+    if in_pipeline(connection):
+        _store_few(connection, messages)
+        return
     large = _store_fragments(connection, messages)
     copy_rows(
         connection,
-        "COPY message (id, context, part_count, parts) FROM STDIN (FORMAT BINARY)",
+        _MESSAGES,
         map(message_row, messages),
     )
     copy_rows(
         connection,
-        "COPY part (id, name, body, size, fragments) FROM STDIN (FORMAT BINARY)",
+        _PARTS,
         chain.from_iterable(part_rows(message, large) for message in messages),
     )
+
+
+def are_few(messages: Sequence[Message]) -> bool:
+    """Whether they are so few and small that waiting for answers would take longer than writing them."""
+    return len(messages) <= _FEW and all(
+        isinstance(part, Part) and len(part.body) <= _SMALL_BYTES for message in messages for part in message.parts
+    )
+
+
+def _store_few(connection: psycopg.Connection, messages: Sequence[Message]) -> None:
+    """The same in a pipeline."""
+    rows: list[tuple[object, ...]] = []
+    parts: list[tuple[object, ...]] = []
+    for message in messages:
+        ids = [UUID(bytes=_part_id(message.id, n)) for n in range(len(message.parts))]
+        rows.append((message.id, message.context.to_json().decode(), len(ids), ids))
+        for id_, part in zip(ids, message.parts, strict=True):
+            assert isinstance(part, Part)
+            parts.append((id_, part.name, part.body, len(part.body), 0))
+    copy_tuples(connection, _MESSAGES, ("uuid", "json", "int2", "uuid[]"), rows)
+    copy_tuples(connection, _PARTS, ("uuid", "text", "bytea", "int8", "int4"), parts)
 
 
 def part_ids(messages: Sequence[Message]) -> npt.NDArray[Any]:
@@ -51,9 +78,13 @@ def part_ids(messages: Sequence[Message]) -> npt.NDArray[Any]:
 
 
 def log_references(
-    connection: psycopg.Connection, kind: str, log: int, ids: npt.NDArray[Any], deltas: npt.NDArray[Any]
+    connection: psycopg.Connection, kind: str, log: int | None, ids: npt.NDArray[Any], deltas: npt.NDArray[Any]
 ) -> None:
-    """Append reference deltas to one log: kind is `message` or `part`."""
+    """Append reference deltas to one log, or to the one that is active; kind is `message` or `part`."""
+    if log is None:
+        given = {"ids": [UUID(bytes=bytes(each)) for each in ids], "deltas": deltas.tolist()}
+        connection.execute(log_statement("log_references", kind, 1), given)
+        return
     command = f"COPY {kind}_ref_log_{log} ({kind}_id, delta) FROM STDIN (FORMAT BINARY)"
     copy_columns(connection, command, [("uuid", ids), ("int4", deltas)])
 

@@ -17,7 +17,7 @@ import psycopg
 from crossdock.errors import UsageError
 from crossdock.message.property import PropertyRegistry, PropertyType, Value, type_of
 from crossdock.messagebox.database import Database
-from crossdock.messagebox.deployment import Deployment, deploy, enlist
+from crossdock.messagebox.deployment import Deployment, change_state, deploy, settle_members
 from crossdock.messagebox.lifeline import EPOCH_CHANNEL, channel
 from crossdock.messagebox.publish import SUBSCRIPTION_LOCK
 from crossdock.messagebox.statement import statement
@@ -29,7 +29,7 @@ MOVE_EPOCH = "UPDATE box SET epoch = epoch + 1, epoch_token = gen_random_uuid() 
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """What became of a service: its states before and after, and how many suspended references were resumed."""
+    """What became of a send port or a group: its states before and after, and how many references were resumed."""
 
     name: str
     before: State
@@ -66,22 +66,25 @@ class Subscriptions(Database):
 
     def _change(self, name: str, after: State, *, only_from: Sequence[State] | None = None) -> Transition:
         with self._alone() as connection:
-            service, before, host = _service(connection, name)
+            kind, service, before, host = _found(connection, name)
             if only_from is not None and before not in only_from:
                 done = "already enlisted" if after == "stopped" and "unenlisted" in only_from else "not enlisted"
-                raise UsageError(f"Send port {name!r} is {done}: its state is {before}. See: crossdock get ports")
+                lists = "groups" if service is None else "ports"
+                raise UsageError(f"{kind} {name!r} is {done}: its state is {before}. See: crossdock get {lists}")
             if before == after:
                 return Transition(name, before, after)
+            _refuse_empty_group(connection, name, after, is_group=service is None)
             epoch = _moved(connection)
-            connection.execute("UPDATE service SET state = %s WHERE id = %s", [after, service])
-            if after == "unenlisted":
-                connection.execute(statement("unenlist"), {"service": [service], "epoch": epoch})
-            elif before == "unenlisted":
-                enlist(connection, service, epoch)
+            resumed = 0
+            if service is None:
+                connection.execute("UPDATE send_port_group SET state = %s WHERE name = %s", [after, name])
             else:
-                connection.execute("UPDATE subscription SET epoch = %s WHERE service_id = %s", [epoch, service])
-            resumed = _resume_stopped(connection, service, host) if after == "started" else 0
-            return Transition(name, before, after, resumed)
+                resumed = change_state(connection, service, before, after, epoch)
+            members = settle_members(connection, epoch)
+            for woken in {host, *(each for _, each, _ in members)} - {None}:
+                assert woken is not None
+                connection.execute("SELECT pg_notify(%s, '')", [channel(woken)])
+            return Transition(name, before, after, resumed + sum(count for _, _, count in members))
 
     def enable(self, name: str, *, enabled: bool) -> bool:
         """Enable or disable a receive location; False if it was so already."""
@@ -150,11 +153,11 @@ class Subscriptions(Database):
             if type_of(value) != registry.type_of(name):
                 raise UsageError(f"Property {name!r} is {registry.type_of(name)}, and {value!r} is {type_of(value)}.")
 
-    def end_instance(self, instance: UUID) -> int:
-        """The instance is done: nothing goes to it any more. What it was given and did not take is suspended."""
+    def end_instance(self, *instances: UUID) -> int:
+        """They are done: nothing goes to them any more. What they were given and did not take is suspended."""
         with self._connection() as connection, connection.transaction():
-            connection.execute(statement("end_instance"), {"instance": instance})
-            row = connection.execute(statement("discard"), {"instance": instance}).fetchone()
+            connection.execute(statement("end_instance"), {"instance": list(instances)})
+            row = connection.execute(statement("discard"), {"instance": list(instances)}).fetchone()
         return 0 if row is None else int(row[0])
 
     @contextmanager
@@ -164,12 +167,32 @@ class Subscriptions(Database):
             yield connection
 
 
-def _service(connection: psycopg.Connection, name: str) -> tuple[int, State, int]:
-    query = "SELECT id, state, host_id, deployed FROM service WHERE name = %s"
-    row = connection.execute(query, [name]).fetchone()
-    if row is None or not row[3]:
-        raise UsageError(f"There is no send port {name!r} deployed. List them with: crossdock get ports")
-    return row[0], row[1], row[2]
+def _found(connection: psycopg.Connection, name: str) -> tuple[str, int | None, State, int | None]:
+    """(what it is, service, state, host) of a send port, or of a group, which is no service."""
+    port = connection.execute(
+        "SELECT id, state, host_id, group_name FROM service"
+        " WHERE name = %s AND deployed AND class <> 'messaging isolated'",
+        [name],
+    ).fetchone()
+    if port is not None and port[3] is not None:
+        raise UsageError(f"{name!r} follows its group and its port. Change {port[3]!r}, or the port.")
+    if port is not None:
+        return "Send port", port[0], port[1], port[2]
+    query = "SELECT state FROM send_port_group WHERE name = %s AND deployed"
+    if (group := connection.execute(query, [name]).fetchone()) is not None:
+        return "Send port group", None, group[0], None
+    raise UsageError(f"There is no send port or group {name!r} deployed. See: crossdock get ports|groups")
+
+
+def _refuse_empty_group(connection: psycopg.Connection, name: str, after: State, *, is_group: bool) -> None:
+    """A group that is enlisted has an enlisted port, or what it should be given would go nowhere without a word."""
+    if is_group == (after == "unenlisted"):
+        return
+    row = connection.execute(statement("list_last_ports"), {"name": name}).fetchone()
+    if is_group and row is None:
+        raise UsageError(f"No port of group {name!r} is enlisted. Enlist one first, with: crossdock enlist NAME")
+    if not is_group and row is not None:
+        raise UsageError(f"{name!r} is the last enlisted port of group {row[0]!r}. Unenlist the group first.")
 
 
 def _moved(connection: psycopg.Connection) -> int:
@@ -182,9 +205,3 @@ def _moved(connection: psycopg.Connection) -> int:
 def _announce(connection: psycopg.Connection) -> None:
     """Inside the transaction, so that it goes out with the change or not at all; changes are rare."""
     connection.execute("SELECT pg_notify(%s, '')", [EPOCH_CHANNEL])
-
-
-def _resume_stopped(connection: psycopg.Connection, service: int, host: int) -> int:
-    row = connection.execute(statement("resume_stopped"), {"service": service}).fetchone()
-    connection.execute("SELECT pg_notify(%s, '')", [channel(host)])
-    return 0 if row is None else int(row[0])

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from uuid import UUID
 
 from crossdock.message.message import Message
+from crossdock.message.property import Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +29,27 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
+class Settled:
+    """The claimed reference in whose stead something is published; `delivered` if its partner got the message."""
+
+    host_id: int
+    instance: int
+    sequence: int
+    delivered: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Awaited:
+    """Somebody waits, in the memory of a host instance, for a response with these values."""
+
+    id: UUID
+    service_id: int
+    host_id: int
+    values: Mapping[str, Value]
+    bound_to: int
+
+
+@dataclass(frozen=True, slots=True)
 class Interchange:
     """What one range of a source became. Published as a whole or not at all; (sequence, range_start) is its key.
 
@@ -33,7 +57,8 @@ class Interchange:
     `last` all of it is published.
 
     Without a sequence there is no source in the ledger: it is published every time it is asked for. `replaces` names
-    the suspended reference (host, sequence) whose place it takes; it is published if that is still there.
+    the suspended reference (host, sequence) whose place it takes; it is published if that is still there. `settles` is
+    the same for a claimed one. With `awaits` it is a request: whoever waits for the response is subscribed with it.
     """
 
     sequence: int | None
@@ -45,3 +70,5 @@ class Interchange:
     range_end: int | None = None
     last: bool = True
     replaces: tuple[int, int] | None = None
+    settles: Settled | None = None
+    awaits: Awaited | None = None

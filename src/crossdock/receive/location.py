@@ -16,7 +16,7 @@ from crossdock.message.context import Context
 from crossdock.message.message import Message, MessageId, Part, message_id
 from crossdock.message.property import Value
 from crossdock.pipeline.build import receive_pipeline
-from crossdock.pipeline.definition import PipelineDefinition
+from crossdock.pipeline.definition import PipelineDefinition, SendPipelineDefinition
 from crossdock.pipeline.document import Document, LineReader
 from crossdock.pipeline.receive import ReceivePipeline
 from crossdock.receive.interchange import Failure, IntakeItem, Interchange
@@ -45,6 +45,8 @@ class LocationDefinition(BaseModel):
     options: Mapping[str, Any] = {}
     labels: tuple[str, ...] = ()
     route_failures: bool = False
+    two_way: bool = False
+    response: SendPipelineDefinition = SendPipelineDefinition()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +74,17 @@ class ReceiveLocation:
     def from_definition(cls, id_: int, host_id: int, stored: Mapping[str, Any]) -> ReceiveLocation:
         definition = LocationDefinition.model_validate(stored)
         adapter = receive_adapter(definition.adapter, definition.address, definition.options)
-        address = printable_address(definition.adapter, definition.address)
+        # Where an http location listens has neither a user nor a query, and may be written :PORT/PATH.
+        pushed = definition.adapter == "http"
+        address = definition.address if pushed else printable_address(definition.adapter, definition.address)
         pipeline = receive_pipeline(definition.pipeline)
         transport, labels = definition.adapter.upper(), frozenset(definition.labels)
         return cls(id_, host_id, definition, adapter, pipeline, address, transport, labels)
+
+    @property
+    def is_pushed(self) -> bool:
+        """Whether sources are sent here, rather than found and read."""
+        return self.definition.adapter == "http"
 
     def receive(self, item: IntakeItem, box: int) -> Interchange | None:
         """Read a source and run the pipeline; None if it vanished or changed since it was listed."""
@@ -163,11 +172,27 @@ class ReceiveLocation:
         source = str(suspended.context.get("FILE.ReceivedFileName") or suspended.id)
         piece = suspended.context.get(_STAGE) == _DISASSEMBLED
         documents = self._execute(source, suspended.body, piece=piece)
-        numbered = [(ids(), document) for document in documents]
-        interchange = str(numbered[0][0] if numbered else suspended.id)
+        return self._numbered(host_id, source, documents, ids, replaces)
+
+    def pushed(self, content: bytes, properties: Mapping[str, Value], ids: Callable[[], MessageId]) -> Interchange:
+        """What becomes of bytes that somebody pushes to us, with these properties written to every message."""
+        documents = self._execute(self.address, content)
+        written = [document.changed(written={**document.written, **properties}) for document in documents]
+        return self._numbered(self.host_id, None, written, ids)
+
+    def _numbered(
+        self,
+        host_id: int,
+        source: str | None,
+        documents: Sequence[Document],
+        ids: Callable[[], MessageId],
+        replaces: tuple[int, int] | None = None,
+    ) -> Interchange:
+        """An interchange whose source is not in the ledger."""
+        numbers = [ids() for _ in documents]
         made = [
-            self._message(id_, interchange, source, n, document, last=n == len(numbered) - 1)
-            for n, (id_, document) in enumerate(numbered)
+            self._message(id_, str(numbers[0]), source, n, document, last=n == len(numbers) - 1)
+            for n, (id_, document) in enumerate(zip(numbers, documents, strict=True))
         ]
         return self._sorted(None, host_id, made, documents, replaces)
 
@@ -195,7 +220,7 @@ class ReceiveLocation:
         return self._sorted(item.sequence, self.host_id, messages, documents)
 
     def _message(
-        self, id_: MessageId, interchange: str, source: str, position: int, document: Document, *, last: bool
+        self, id_: MessageId, interchange: str, source: str | None, position: int, document: Document, *, last: bool
     ) -> Message:
         promoted: dict[str, Value] = {
             "BTS.ReceivePortName": self.definition.port,
@@ -210,8 +235,9 @@ class ReceiveLocation:
             "BTS.ReceiveLocationName": self.definition.name,
             "BTS.InterchangeID": interchange,
             "BTS.MessageID": str(id_),
-            "FILE.ReceivedFileName": source,
         }
+        if source is not None:
+            written["FILE.ReceivedFileName"] = source
         if document.error is not None:
             if document.piece:
                 written[_STAGE] = _DISASSEMBLED

@@ -2,52 +2,187 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from threading import Lock
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from crossdock.adapter.contract import SendAdapter
-from crossdock.adapter.file import FileSendAdapter
-from crossdock.errors import TerminalError, TransientError
-from crossdock.host.outcome import Complete, Outcome, Retry, Suspend
-from crossdock.message.message import Message
+from crossdock.adapter.contract import BatchSendAdapter, SendAdapter
+from crossdock.adapter.registry import printable_address
+from crossdock.errors import CrossdockError, TerminalError, TransientError
+from crossdock.host.outcome import Answer, Complete, Outcome, Postpone, Retry, Suspend
+from crossdock.message.message import Message, MessageId
+from crossdock.pipeline.build import receive_pipeline
+from crossdock.pipeline.build_send import send_pipeline
+from crossdock.pipeline.definition import PipelineDefinition, SendPipelineDefinition
+from crossdock.pipeline.receive import ReceivePipeline
+from crossdock.pipeline.send import SendPipeline
+from crossdock.send.dynamic import Transports, destination, made_adapter
+from crossdock.send.report import error_report
+from crossdock.send.response import responses
+from crossdock.send.window import ServiceWindow
+
+logger = logging.getLogger(__name__)
 
 RETRY_COUNT = 3
 RETRY_INTERVAL = timedelta(minutes=5)
 
+logger = logging.getLogger(__name__)
+
 
 class PortDefinition(BaseModel):
-    """Everything a process needs to send here; kept in the MessageBox."""
+    """Everything a process needs to send here; kept in the MessageBox. Without an adapter the port is dynamic.
+
+    With `response` it publishes what the partner answers.
+    """
 
     model_config = ConfigDict(frozen=True)
     name: str
-    adapter: Literal["file"]
-    address: str
+    adapter: str | None = None
+    address: str | None = None
+    options: Mapping[str, Any] = {}
+    pipeline: SendPipelineDefinition = SendPipelineDefinition()
+    response: PipelineDefinition | None = None
+    retry_count: int = RETRY_COUNT
+    retry_interval: timedelta = RETRY_INTERVAL
+    window: ServiceWindow | None = None
+    in_flight: int | None = None
+    stop_on_failure: bool = False
+    route_failures: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SendPort:
-    """A port at work."""
+    """A port at work. What it takes to send is made when it is first needed."""
 
     definition: PortDefinition
-    adapter: SendAdapter
+    pipeline: SendPipeline
+    response: ReceivePipeline | None
+    new_id: Callable[[], MessageId]
+    adapter: SendAdapter | None = None
+    _transports: Transports = field(default_factory=Transports)
+    _making: Lock = field(default_factory=Lock)
 
     @classmethod
-    def from_definition(cls, stored: Mapping[str, Any]) -> SendPort:
+    def from_definition(cls, stored: Mapping[str, Any], new_id: Callable[[], MessageId]) -> SendPort:
+        """Raises ApplicationError if it cannot work here."""
         definition = PortDefinition.model_validate(stored)
-        return cls(definition, FileSendAdapter(definition.address))
+        response = None if definition.response is None else receive_pipeline(definition.response)
+        return cls(definition, send_pipeline(definition.pipeline), response, new_id)
+
+    @property
+    def in_flight(self) -> int | None:
+        return self.definition.in_flight
+
+    @property
+    def batches(self) -> bool:
+        """Whether many messages at once are quicker."""
+        if self.definition.adapter is None or self.response is not None:
+            return False
+        try:
+            return isinstance(self._static(), BatchSendAdapter)
+        except CrossdockError:
+            return False
+
+    def close(self) -> None:
+        """Let go of connections."""
+        self._transports.close()
+        if self.adapter is not None:
+            self.adapter.close()
 
     def deliver(self, message: Message, *, attempt: int, now: datetime) -> Outcome:
         """Send one message. What the partner got wrong is an outcome, not an exception."""
+        if (opens := self._opens(now)) is not None:
+            return self._postponed(opens)
         try:
-            self.adapter.send(message, attempt=attempt)
-        except TransientError as error:
-            if attempt >= RETRY_COUNT:
-                return Suspend(f"Send port {self.definition.name!r} gave up after {attempt + 1} attempts: {error}")
-            return Retry(now + RETRY_INTERVAL, f"Send port {self.definition.name!r}: {error}")
-        except TerminalError as error:
-            return Suspend(f"Send port {self.definition.name!r}: {error}")
-        return Complete()
+            outgoing = self.pipeline.execute(message)
+            reply = self._adapter(message).send(outgoing, attempt=attempt)
+            if self.response is None:
+                return Complete()
+            return Answer(responses(self.definition.name, self.response, message, reply, self.new_id))
+        except CrossdockError as error:
+            return self._failed(message, error, attempt, now)
+        except Exception as error:
+            return self._failed(message, self._unexpected(error), attempt, now)
+
+    def deliver_batch(self, messages: Sequence[tuple[Message, int]], *, now: datetime) -> Sequence[Outcome]:
+        """The same for several at once; one that the pipeline refuses does not hold back the others."""
+        if (opens := self._opens(now)) is not None:
+            return [self._postponed(opens)] * len(messages)
+        problems: dict[int, CrossdockError | None] = {}
+        outgoing: dict[int, Message] = {}
+        for position, (message, _) in enumerate(messages):
+            try:
+                outgoing[position] = self.pipeline.execute(message)
+            except CrossdockError as error:
+                problems[position] = error
+        problems |= zip(outgoing, self._send_batch(list(outgoing.values())), strict=True)
+        outcomes: list[Outcome] = []
+        for position, (message, attempt) in enumerate(messages):
+            problem = problems[position]
+            outcomes.append(Complete() if problem is None else self._failed(message, problem, attempt, now))
+        return outcomes
+
+    def _send_batch(self, messages: Sequence[Message]) -> Sequence[CrossdockError | None]:
+        if not messages:
+            return []
+        try:
+            adapter = self._static()
+            assert isinstance(adapter, BatchSendAdapter)
+            return adapter.send_batch(messages)
+        except CrossdockError as error:
+            return [error] * len(messages)
+        except Exception as error:
+            return [self._unexpected(error)] * len(messages)
+
+    def _unexpected(self, error: Exception) -> TerminalError:
+        """A bug is a failure like another: it stops a line that is to stop, and is routed where failures are."""
+        logger.exception("Send port %r failed in an unexpected way", self.definition.name)
+        return TerminalError(f"unexpected {type(error).__name__}: {error}")
+
+    def _opens(self, now: datetime) -> datetime | None:
+        return None if self.definition.window is None else self.definition.window.opens(now)
+
+    def _postponed(self, opens: datetime) -> Postpone:
+        return Postpone(opens, f"Send port {self.definition.name!r} waits for its service window.")
+
+    def _adapter(self, message: Message) -> SendAdapter:
+        if self.definition.adapter is not None:
+            return self._static()
+        kind, address = destination(message)
+        return self._transports.adapter(kind, address, self.definition.options, self.definition.name)
+
+    def _static(self) -> SendAdapter:
+        if self.adapter is None:
+            with self._making:
+                if self.adapter is None:
+                    assert self.definition.adapter is not None
+                    address, options = self.definition.address or "", self.definition.options
+                    self.adapter = made_adapter(self.definition.adapter, address, options, self.definition.name)
+        return self.adapter
+
+    def _failed(self, message: Message, error: CrossdockError, attempt: int, now: datetime) -> Outcome:
+        name, reason = self.definition.name, str(error)
+        if isinstance(error, TransientError):
+            if attempt < self.definition.retry_count:
+                return Retry(now + self.definition.retry_interval, f"Send port {name!r}: {reason}")
+            reason = f"gave up after {attempt + 1} attempts: {reason}"
+            text = f"Send port {name!r} {reason}"
+        else:
+            text = f"Send port {name!r}: {reason}"
+        report = None
+        if self.definition.route_failures:
+            report = error_report(self.new_id(), message, name, self._shown_address(message), text)
+        return Suspend(text, stops=self.definition.stop_on_failure, report=report)
+
+    def _shown_address(self, message: Message) -> str | None:
+        if self.definition.adapter is not None and self.definition.address is not None:
+            return printable_address(self.definition.adapter, self.definition.address)
+        try:
+            return printable_address(*destination(message))
+        except TerminalError:
+            return None

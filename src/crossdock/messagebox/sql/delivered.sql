@@ -7,4 +7,5 @@ SELECT service.name,
                FROM delivery
               GROUP BY service_id) AS recent ON recent.service_id = service.id
   LEFT JOIN delivery_total ON delivery_total.service_id = service.id
+ WHERE service.class <> 'messaging isolated' OR recent.count > 0 OR delivery_total.count > 0
  ORDER BY service.id;

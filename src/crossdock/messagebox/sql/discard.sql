@@ -1,12 +1,12 @@
--- What an instance was given and did not take before it ended. A statement of its own, after its subscriptions are gone: it
--- must see what a publisher that held them gave meanwhile.
+-- What instances were given and did not take before they ended. A statement of its own, after their subscriptions are gone:
+-- it must see what a publisher that held them gave meanwhile.
 WITH discarded AS (
     DELETE FROM queue
-     WHERE instance_id = %(instance)s
+     WHERE instance_id = ANY(%(instance)s)
     RETURNING host_id, sequence, message_id, subscription_id, service_id, priority, attempt, instance_id
 ), postponed AS (
     DELETE FROM scheduled
-     WHERE instance_id = %(instance)s
+     WHERE instance_id = ANY(%(instance)s)
     RETURNING host_id, sequence, message_id, subscription_id, service_id, priority, attempt, instance_id
 ), suspension AS (
     INSERT INTO suspended (host_id, sequence, kind, message_id, subscription_id, service_id, priority, attempt,

@@ -1,6 +1,19 @@
 -- Hosts with their living instances and their queues; the oldest is the message that has waited longest to be taken.
+-- An instance lives while its lock is held: the row of one that ended stays until somebody looks after it.
 SELECT host.name, host.labels,
-       (SELECT count(*) FROM host_instance WHERE host_instance.host_id = host.id)   AS instances,
+       (SELECT coalesce(json_agg(json_build_object('machine', machine, 'process', process, 'class', class, 'state', state,
+                                                   'in_hand', in_hand, 'started_at', started_at, 'seen_at', seen_at)
+                                 ORDER BY id), '[]')
+          FROM host_instance
+         WHERE host_instance.host_id = host.id
+           AND EXISTS (SELECT
+                         FROM pg_locks
+                        WHERE locktype = 'advisory'
+                          AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+                          AND classid = %(lock)s::integer::oid
+                          AND objid = host_instance.id::oid
+                          AND objsubid = 2
+                          AND granted))                                             AS instances,
        (SELECT count(*) FROM queue WHERE queue.host_id = host.id)                   AS ready,
        (SELECT count(*) FROM claimed WHERE claimed.host_id = host.id)               AS claimed,
        (SELECT count(*) FROM scheduled WHERE scheduled.host_id = host.id)           AS waiting,

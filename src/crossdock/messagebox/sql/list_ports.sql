@@ -9,4 +9,5 @@ SELECT service.name, service.application, host.name AS host,
        (SELECT count(*) FROM suspended WHERE suspended.service_id = service.id)               AS suspended
   FROM service
   JOIN host ON host.id = service.host_id
+ WHERE service.class <> 'messaging isolated'
  ORDER BY service.application, service.id;

@@ -8,7 +8,7 @@ WITH resumed AS (
     SELECT resumed.sequence, resumed.priority, resumed.message_id, resumed.subscription_id, resumed.service_id,
            resumed.instance_id,
            CASE WHEN resumed.line < 0 THEN resumed.host_id ELSE service.host_id END AS host_id,
-           CASE WHEN resumed.line < 0 THEN resumed.line WHEN service.ordered THEN service.id ELSE 0 END AS line
+           CASE WHEN resumed.line < 0 THEN resumed.line WHEN service.ordered THEN coalesce(service.port_id, service.id) ELSE 0 END AS line
       FROM resumed
       JOIN service ON service.id = resumed.service_id
 ), returned AS (

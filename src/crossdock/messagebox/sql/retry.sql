@@ -14,8 +14,8 @@ WITH settled AS (
 )
 INSERT INTO scheduled (host_id, sequence, priority, message_id, subscription_id, service_id, attempt, line, instance_id,
                        due_at, reason)
-SELECT CASE WHEN settled.line < 0 THEN settled.host_id ELSE service.host_id END, settled.sequence, settled.priority, settled.message_id, settled.subscription_id,
-       settled.service_id, settled.attempt + 1, settled.line, settled.instance_id, outcome.due_at, outcome.reason
+SELECT CASE WHEN settled.line < 0 THEN settled.host_id ELSE service.host_id END, settled.sequence, settled.priority,
+       settled.message_id, settled.subscription_id, settled.service_id, settled.attempt + CASE WHEN %(tried)s THEN 1 ELSE 0 END, settled.line, settled.instance_id, outcome.due_at, outcome.reason
   FROM settled
   JOIN unnest(%(sequence)s::bigint[], %(due_at)s::timestamptz[], %(reason)s::text[])
        AS outcome (sequence, due_at, reason) USING (sequence)

@@ -1,4 +1,5 @@
--- Suspend deliveries that will not work by themselves.
+-- Suspend deliveries that will not work by themselves, and responses that nobody waits for any more. One that stops an
+-- ordered line goes where the line is now: there it is looked for.
 -- They are found one by one in the index and deleted by place: older servers rather read all that is claimed.
 WITH settled AS (
     DELETE FROM {claimed}
@@ -11,9 +12,11 @@ WITH settled AS (
        AND host_id = %(host)s AND claimed_by = %(instance)s
     RETURNING *
 )
-INSERT INTO {suspended} (host_id, sequence, kind, message_id, subscription_id, service_id, priority, attempt, line,
-                         instance_id, reason, suspended_at)
-SELECT settled.host_id, settled.sequence, 'send', settled.message_id, settled.subscription_id, settled.service_id,
-       settled.priority, settled.attempt + 1, settled.line, settled.instance_id, outcome.reason, %(now)s
+INSERT INTO suspended (host_id, sequence, kind, message_id, subscription_id, service_id, priority, attempt, line,
+                       instance_id, reason, suspended_at)
+SELECT CASE WHEN settled.line > 0 THEN service.host_id ELSE settled.host_id END, settled.sequence, %(kind)s,
+       settled.message_id, settled.subscription_id, settled.service_id, settled.priority,
+       settled.attempt + 1, settled.line, settled.instance_id, outcome.reason, %(now)s
   FROM settled
-  JOIN unnest(%(sequence)s::bigint[], %(reason)s::text[]) AS outcome (sequence, reason) USING (sequence);
+  JOIN unnest(%(sequence)s::bigint[], %(reason)s::text[]) AS outcome (sequence, reason) USING (sequence)
+  JOIN service ON service.id = settled.service_id;

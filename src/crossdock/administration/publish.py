@@ -1,0 +1,176 @@
+"""Publishing files by hand: the express lane for an operator, on a MessageBox that already exists."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from crossdock.adapter.file import printable_path
+from crossdock.errors import PromotionError, UsageError
+from crossdock.message.context import Context
+from crossdock.message.message import Message, Part
+from crossdock.message.property import PropertyRegistry, Value, parse_value
+from crossdock.messagebox.agent import Agent
+from crossdock.receive.interchange import Interchange
+from crossdock.receive.location import SIZE_LIMIT_BYTES, ReceiveLocation
+
+_FILE, _FAILED = "FILE.ReceivedFileName", "ErrorReport.ErrorType"
+_TRANSPORT, _GROUP = "BTS.SPTransportID", "BTS.SPGroupID"
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedMessage:
+    """What became of one message. `references` counts all of its subscribers, `stopped` those that hold it back."""
+
+    file: str
+    id: str
+    type: str | None
+    result: Literal["published", "unrouted", "suspended"]
+    references: int = 0
+    stopped: int = 0
+    reason: str | None = None
+
+
+def publish_files(
+    agent: Agent, files: Sequence[Path], *, location: str | None, properties: Mapping[str, Value]
+) -> Iterator[PublishedMessage]:
+    """Publish each file, as one interchange, and say what became of its messages as soon as they are committed.
+
+    With `location` it goes through the pipeline of that receive location, else it is one message as it is. The
+    properties are promoted in every message. Nothing is published if one of the files cannot be read.
+    """
+    for file in files:
+        _check_readable(file)
+    received = None if location is None else _location(agent, location)
+    for file in files:
+        content = _content(file)
+        made = _passed_through(agent, file, content) if received is None else _received(agent, received, file, content)
+        yield from _published(agent, file, _promoted(made, properties))
+
+
+def given_properties(agent: Agent, given: Sequence[str], to: str | None, *, text_limit: int) -> dict[str, Value]:
+    """The properties that `NAME=VALUE` spell, and the one that leads to the port or group `to`. Raises UsageError."""
+    registry = PropertyRegistry(agent.properties())
+    properties: dict[str, Value] = {} if to is None else _destination(agent, to)
+    for each in given:
+        name, equals, text = each.partition("=")
+        if not equals:
+            raise UsageError(f"{each!r} is no property: write NAME=VALUE.")
+        full_name = _routable(registry, name)
+        if full_name in properties:
+            raise UsageError(f"Property {full_name!r} is given twice.")
+        properties[full_name] = _value(registry, full_name, text, text_limit)
+    return properties
+
+
+def _destination(agent: Agent, to: str) -> dict[str, Value]:
+    group = agent.group_id(to)
+    return {_TRANSPORT: agent.transport_id(to)} if group is None else {_GROUP: group}
+
+
+def _routable(registry: PropertyRegistry, name: str) -> str:
+    full_name = registry.resolve(name)
+    if full_name is None:
+        close = registry.suggest(name)
+        raise UsageError(f"There is no property {name!r}" + (f"; did you mean {close!r}?" if close else "."))
+    if not registry.routable(full_name):
+        raise UsageError(f"Property {full_name!r} is only ever written: no filter can see it.")
+    return full_name
+
+
+def _value(registry: PropertyRegistry, name: str, text: str, text_limit: int) -> Value:
+    try:
+        value = parse_value(registry.type_of(name), text)
+        text.encode()
+    except PromotionError as error:
+        raise UsageError(f"Property {name!r}: {error}.") from error
+    except UnicodeEncodeError as error:
+        raise UsageError(f"Property {name!r}: the value is not UTF-8.") from error
+    if isinstance(value, str) and len(value) > text_limit:
+        raise UsageError(f"Property {name!r}: the text has {len(value)} characters, and {text_limit} is the most.")
+    return value
+
+
+def _check_readable(file: Path) -> None:
+    try:
+        with file.open("rb"):
+            size = file.stat().st_size
+    except OSError as error:
+        raise UsageError(f"{printable_path(file)} cannot be read: {error.strerror}.") from error
+    if size > SIZE_LIMIT_BYTES:
+        raise UsageError(f"{printable_path(file)} has {size:,} bytes, and {SIZE_LIMIT_BYTES:,} is the most.")
+
+
+def _content(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{printable_path(file)} cannot be read: {error.strerror}.") from error
+
+
+def _location(agent: Agent, name: str) -> ReceiveLocation:
+    for id_, host, stored in agent.locations():
+        if stored.get("name") == name:
+            return ReceiveLocation.from_definition(id_, host, stored)
+    raise UsageError(f"There is no receive location {name!r} that is enabled. List them with: crossdock get locations")
+
+
+def _received(agent: Agent, location: ReceiveLocation, file: Path, content: bytes) -> Interchange:
+    return location.pushed(content, {_FILE: printable_path(file.absolute())}, agent.message_id)
+
+
+def _passed_through(agent: Agent, file: Path, content: bytes) -> Interchange:
+    hosts = agent.hosts()
+    if not hosts:
+        raise UsageError("There is nothing in this MessageBox yet. Deploy an application with: crossdock run APP")
+    id_ = agent.message_id()
+    promoted: dict[str, Value] = {"BTS.InterchangeSequenceNumber": 1, "BTS.LastInterchangeMessage": True}
+    written: dict[str, Value] = {
+        "BTS.InterchangeID": str(id_),
+        "BTS.MessageID": str(id_),
+        _FILE: printable_path(file.absolute()),
+    }
+    message = Message(id_, Context(promoted, written), (Part("body", content),))
+    return Interchange(None, None, hosts.get("Default", min(hosts.values())), (message,))
+
+
+def _promoted(interchange: Interchange, properties: Mapping[str, Value]) -> Interchange:
+    """With these properties, except for the report on a document that failed: it is no such message."""
+    messages = []
+    for message in interchange.messages:
+        context = message.context
+        for name, value in properties.items() if _FAILED not in context.promoted else ():
+            context = context.promote(name, value)
+        messages.append(Message(message.id, context, message.parts))
+    return replace(interchange, messages=tuple(messages))
+
+
+def _published(agent: Agent, file: Path, interchange: Interchange) -> Iterator[PublishedMessage]:
+    published = agent.publish([interchange])
+    everything = [*interchange.messages, *(failure.message for failure in interchange.failures)]
+    suspended = agent.suspended(ids=[message.id for message in everything])
+    reasons = {row.id: row.reason for row in suspended}
+    stopped = Counter(row.id for row in suspended if row.kind == "stopped")
+    for message, count in zip(interchange.messages, published.given, strict=True):
+        if count:
+            yield _became(file, message, "published", count, stopped[message.id])
+        else:
+            yield _became(file, message, "unrouted", reason=reasons.get(message.id))
+    for failure in interchange.failures:
+        yield _became(file, failure.message, "suspended", reason=failure.reason)
+
+
+def _became(
+    file: Path,
+    message: Message,
+    result: Literal["published", "unrouted", "suspended"],
+    references: int = 0,
+    stopped: int = 0,
+    reason: str | None = None,
+) -> PublishedMessage:
+    type_ = message.context.get("BTS.MessageType")
+    shown = None if type_ is None else str(type_)
+    return PublishedMessage(printable_path(file), str(message.id), shown, result, references, stopped, reason)

@@ -1,0 +1,120 @@
+"""The http locations of a process: one server for each address, whose routes follow the configuration."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+from crossdock.adapter.http_receive import HttpReceiveAdapter
+from crossdock.adapter.http_server import HttpServer, Route
+from crossdock.errors import CrossdockError
+from crossdock.host.isolated import IsolatedInstance
+from crossdock.host.publisher import Publisher
+from crossdock.messagebox.agent import Agent
+from crossdock.pipeline.build_send import send_pipeline
+from crossdock.receive.express import HttpLocation
+from crossdock.receive.interchange import Interchange
+from crossdock.receive.location import ReceiveLocation
+
+_TRY_AGAIN_SECONDS = 5.0
+_THREADS = 8
+
+logger = logging.getLogger(__name__)
+
+Address = tuple[str, int, str | None, str | None]
+
+
+class HttpServers:
+    """Between `start` and `stop`. `follow` brings servers and routes up to date, and tries again what did not work."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+        self._publisher = Publisher(agent)
+        self._executor = ThreadPoolExecutor(_THREADS, "receive")
+        self._servers: dict[Address, HttpServer] = {}
+        self._isolated: dict[int, IsolatedInstance] = {}
+        self._serving: Mapping[int, ReceiveLocation] | None = None
+        self._failing: dict[Address, float] = {}
+
+    def start(self) -> None:
+        self._publisher.start()
+
+    def stop(self) -> None:
+        """No new requests; those in progress get their answers, for a while."""
+        for server in self._servers.values():
+            server.stop()
+        for isolated in self._isolated.values():
+            isolated.stop()
+        self._publisher.stop()
+        self._executor.shutdown()
+
+    def check(self) -> None:
+        """Raise what ended an isolated instance, if anything did."""
+        for isolated in self._isolated.values():
+            isolated.check()
+
+    def follow(self, locations: Mapping[int, ReceiveLocation]) -> None:
+        """Serve these locations and no others."""
+        waits = self._failing and time.monotonic() < min(self._failing.values())
+        if locations is self._serving and (waits or not self._failing):
+            return
+        wanted: defaultdict[Address, list[ReceiveLocation]] = defaultdict(list)
+        for location in locations.values():
+            wanted[_address(location)].append(location)
+        for address in set(self._servers) - set(wanted):
+            self._servers.pop(address).stop()
+        self._failing = {}
+        for address, mine in wanted.items():
+            try:
+                self._serve(address, mine)
+            except CrossdockError as error:
+                logger.warning("Receive location %s: %s; trying again", _names(mine), error)
+                self._failing[address] = time.monotonic() + _TRY_AGAIN_SECONDS
+        self._serving = locations
+
+    def _serve(self, address: Address, locations: Iterable[ReceiveLocation]) -> None:
+        host, port, certificate, key = address
+        server = self._servers.get(address) or HttpServer(host, port, certificate=certificate, key=key)
+        server.routes([self._route(location) for location in locations])
+        server.start()
+        self._servers[address] = server
+
+    def _route(self, location: ReceiveLocation) -> Route:
+        adapter = location.adapter
+        assert isinstance(adapter, HttpReceiveAdapter)
+        handler = HttpLocation(
+            location,
+            send_pipeline(location.definition.response),
+            self._publish,
+            self._responder(location.host_id),
+            self._agent.message_id,
+            self._executor,
+            timeout=adapter.options.timeout,
+        )
+        return Route(adapter.address.path, adapter.options, handler.handle)
+
+    async def _publish(self, interchange: Interchange) -> None:
+        await self._publisher.publish_soon(interchange)
+
+    def _responder(self, host_id: int) -> IsolatedInstance:
+        """One for every host, with the ports that wait for responses as they are deployed now."""
+        services = self._agent.waiting_services()
+        if host_id not in self._isolated:
+            isolated = IsolatedInstance(self._agent, host_id, self._publisher, services)
+            isolated.start()  # if that fails there is none, and the next time another is made
+            self._isolated[host_id] = isolated
+        self._isolated[host_id].services = services
+        return self._isolated[host_id]
+
+
+def _address(location: ReceiveLocation) -> Address:
+    adapter = location.adapter
+    assert isinstance(adapter, HttpReceiveAdapter)
+    return adapter.address.host, adapter.address.port, adapter.options.certificate, adapter.options.key
+
+
+def _names(locations: Iterable[ReceiveLocation]) -> str:
+    return ", ".join(repr(location.definition.name) for location in locations)

@@ -1,0 +1,151 @@
+"""How the deliveries of one service go: how many at once, how long they take, and what waits for its turn in memory.
+
+A service that is slow holds a bounded number of workers and of messages; the rest of its messages is put aside in the
+MessageBox until there may be room. So the services beside it do not notice.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from threading import Lock
+
+from crossdock.messagebox.rows import Reference
+
+SHARE_SECONDS = 0.005
+LARGEST_SHARE = 500
+SLOW_SECONDS = 0.1
+_MOST_HELD = 3_000  # what a host instance takes at most: a quick service need not put anything aside
+NO_ROOM = "The partner takes no more at once."
+_SOONEST, LATEST = timedelta(seconds=1), timedelta(seconds=60)
+
+
+@dataclass(eq=False, slots=True)
+class Share:
+    """References to deliver one after the other, under the instance that claimed them."""
+
+    instance: int
+    references: Sequence[Reference]
+    flow: Flow | None = None
+    began: float = 0.0
+    _next: int = 0
+    _lock: Lock = field(default_factory=Lock)
+
+    def take(self) -> Reference | None:
+        """The next one to deliver."""
+        with self._lock:
+            if self._next >= len(self.references):
+                return None
+            reference = self.references[self._next]
+            self._next += 1
+            self.began = time.monotonic()
+            return reference
+
+    def take_all(self) -> Sequence[Reference]:
+        """Everything, to be delivered at once."""
+        with self._lock:
+            self._next = len(self.references)
+            self.began = time.monotonic()
+            return self.references
+
+    def take_rest(self) -> Sequence[Reference]:
+        """All that nobody has begun; whoever asks delivers them, or gives them back."""
+        with self._lock:
+            rest = self.references[self._next :]
+            self.references = self.references[: self._next]
+            return rest
+
+    @property
+    def current(self) -> Reference | None:
+        """The one that is being delivered, or was last."""
+        return self.references[self._next - 1] if self._next else None
+
+
+class Flow:
+    """Of one service at one host instance. `limit` is how many of its shares may be delivered at once.
+
+    Where it takes `batches`, a share is one, and what is there is dealt out evenly.
+    """
+
+    def __init__(self, limit: int, pace: float, *, batches: bool = False) -> None:
+        self.limit = limit
+        self.batches = batches
+        self.pace = pace
+        self._lock = Lock()
+        self._active: set[Share] = set()
+        self._waiting: deque[Share] = deque()
+        self._held = 0
+        self._free_at: datetime | None = None
+
+    def admit(self, instance: int, references: Sequence[Reference]) -> tuple[list[Share], Sequence[Reference]]:
+        """What may be held in memory, in shares, and what has to be put aside."""
+        with self._lock:
+            room = max(0, self._most() - self._held)
+            kept = references[:room]
+            self._held += len(kept)
+            size = self._share_size(len(kept))
+        return cut(instance, kept, size, self), references[room:]
+
+    def begin(self, share: Share) -> bool:
+        """Whether it may be delivered now; else it waits for its turn, and `end` of another gives it."""
+        with self._lock:
+            if len(self._active) >= self.limit:
+                self._waiting.append(share)
+                return False
+            self._active.add(share)
+            return True
+
+    def end(self, share: Share, *, delivered: int, let_go: int, seconds: float) -> Share | None:
+        """So many of a share are delivered, and so many are no longer held here; gives the next one."""
+        with self._lock:
+            self._active.discard(share)
+            self._held -= let_go
+            if delivered:
+                self.pace = max(seconds / delivered, 1e-6)
+            return self._waiting.popleft() if self._waiting else None
+
+    def excess(self) -> list[Share]:
+        """Shares for which there is no room, as slow as it has become; they are no longer held here."""
+        with self._lock:
+            excess = []
+            while self._waiting and self._held > self._most():
+                share = self._waiting.pop()
+                self._held -= len(share.references)
+                excess.append(share)
+            return excess
+
+    def drain(self) -> list[Share]:
+        """Everything that waits, for whoever stops."""
+        with self._lock:
+            drained = list(self._waiting)
+            self._waiting.clear()
+            return drained
+
+    def put_aside(self, now: datetime) -> datetime:
+        """When one more that has to wait may have its turn: they are spread as they can be delivered."""
+        with self._lock:
+            earliest, latest = now + _SOONEST, now + LATEST
+            due = min(max(earliest, self._free_at or earliest), latest)
+            self._free_at = due + timedelta(seconds=self.pace / self.limit)
+            return due
+
+    def _share_size(self, count: int) -> int:
+        # Not by the pace alone: where a batch takes as long as one message, that would make them ever smaller.
+        dealt = -(-count // self.limit) if self.batches else 1
+        return min(LARGEST_SHARE, max(dealt, share_size(self.pace)))
+
+    def _most(self) -> int:
+        """About a second's work, and enough to keep everybody busy."""
+        return min(_MOST_HELD, max(2 * self.limit, int(self.limit / self.pace)))
+
+
+def share_size(pace: float) -> int:
+    """One at a time where deliveries take time, else so many that handing over costs little beside them."""
+    return max(1, min(LARGEST_SHARE, int(SHARE_SECONDS / pace)))
+
+
+def cut(instance: int, references: Sequence[Reference], size: int, flow: Flow | None = None) -> list[Share]:
+    return [Share(instance, references[start : start + size], flow) for start in range(0, len(references), size)]

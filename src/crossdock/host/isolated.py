@@ -1,0 +1,265 @@
+"""The isolated instance of a host: publishes requests, and gives each response to the one that waits for it here.
+
+It claims nothing but the responses that only this process may take. A response that nobody waits for any more is
+suspended, not lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from queue import SimpleQueue
+from threading import Event, Lock, Thread
+from uuid import UUID, uuid4
+
+from crossdock.errors import TransientError, UnavailableError
+from crossdock.host.publisher import Publisher
+from crossdock.message.message import Message
+from crossdock.messagebox.agent import Agent
+from crossdock.messagebox.rows import Published, Reference
+from crossdock.receive.express import NoAnswerError
+from crossdock.receive.interchange import Awaited, Interchange
+
+TOKEN = "BTS.EpmRRCorrelationToken"  # noqa: S105 - the name of a property
+_CLASS = "messaging isolated"
+_BATCH = 500
+_UPKEEP_SECONDS = 1.0
+_RECONNECT_SECONDS = 0.5
+_HUNG_UP = "The client hung up before it had the response."
+_NOBODY = "Nobody waits for this response any more: the time was over, or the client hung up."
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class HeldResponse:
+    """A response that was claimed for whoever waits; it is settled by saying what became of it."""
+
+    isolated: IsolatedInstance
+    instance: int
+    reference: Reference
+
+    @property
+    def message(self) -> Message:
+        return self.reference.message
+
+    def sent(self) -> None:
+        self.isolated.settle(self.instance, self.reference, None)
+
+    def lost(self) -> None:
+        self.isolated.settle(self.instance, self.reference, _HUNG_UP)
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """Somebody has stopped waiting; with the reference of the response, if there is one, and why it was lost, if so."""
+
+    waiting: UUID | None
+    instance: int = 0
+    sequence: int | None = None
+    lost: str | None = None
+
+
+class IsolatedInstance:
+    """Works in threads of its own between `start` and `stop`; `request` is for event loops."""
+
+    def __init__(self, agent: Agent, host_id: int, publisher: Publisher, services: Mapping[str, int]) -> None:
+        self._agent = agent
+        self._host_id = host_id
+        self._publisher = publisher
+        self.services = services
+        self._lifeline = agent.lifeline(host_id, _CLASS)
+        interval, _ = agent.service_classes()[_CLASS]
+        self._polling = interval.total_seconds()
+        self._lock = Lock()
+        self._waiting: dict[UUID, asyncio.Future[HeldResponse]] = {}
+        self._living = 0
+        self._done: SimpleQueue[_Done | None] = SimpleQueue()
+        self._stopping = Event()
+        self._ready = Event()
+        self._threads = [
+            Thread(target=self._guarded, args=[work], name=f"isolated-{host_id}", daemon=True)
+            for work in (self._keep, self._settle_all)
+        ]
+        self._problem: BaseException | None = None
+
+    def start(self) -> None:
+        self._agent.correlate([TOKEN])
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._threads[0].join()
+        self._fail_all("This process is stopping.")
+        self._done.put(None)
+        self._threads[1].join()
+        self._lifeline.end()
+
+    def check(self) -> None:
+        """Raise what ended the instance, if anything did."""
+        if self._problem is not None:
+            raise UnavailableError(f"An isolated instance ended unexpectedly: {self._problem!r}") from self._problem
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except BaseException as error:
+            self._problem = error
+
+    async def request(self, interchange: Interchange, service: str, *, timeout: float) -> HeldResponse:
+        """Publish a request together with the subscription for its response, and wait for that."""
+        if not self._ready.is_set() or service not in self.services:
+            raise TransientError("The MessageBox cannot be reached.")
+        waiting = uuid4()
+        future: asyncio.Future[HeldResponse] = asyncio.get_running_loop().create_future()
+        with self._lock:
+            instance = self._living
+            self._waiting[waiting] = future
+        asking = self._awaiting(interchange, service, waiting, instance)
+        publishing = asyncio.ensure_future(self._publisher.publish_soon(asking))
+        response: HeldResponse | None = None
+        try:
+            published = await asyncio.shield(publishing)
+            refused = [why for message in interchange.messages if (why := published.refused.get(message.id))]
+            if refused:
+                raise NoAnswerError(refused[0])
+            response = await asyncio.wait_for(future, timeout)
+            return response
+        finally:
+            with self._lock:
+                self._waiting.pop(waiting, None)
+            if response is None and future.done() and not future.cancelled() and future.exception() is None:
+                future.result().lost()
+            # Not before it is published: what is to be ended must be there.
+            publishing.add_done_callback(lambda done: self._end(waiting, done))
+
+    def _end(self, waiting: UUID, published: asyncio.Future[Published]) -> None:
+        # Also if that failed: what failed may be hearing that it is committed.
+        if not published.cancelled():
+            published.exception()
+            self._done.put(_Done(waiting))
+
+    def _awaiting(self, interchange: Interchange, service: str, waiting: UUID, instance: int) -> Interchange:
+        """Only written into the request: promoted, it would be taken for its own response."""
+        token = f"Svr:{socket.gethostname()};PID:{os.getpid()};RRUid:{{{waiting}}}"
+        [message] = interchange.messages
+        asking = Message(message.id, message.context.write(TOKEN, token), message.parts)
+        awaits = Awaited(waiting, self.services[service], self._host_id, {TOKEN: token}, instance)
+        return replace(interchange, messages=(asking,), awaits=awaits)
+
+    # Responses
+
+    def _keep(self) -> None:
+        """Hold the lifeline, and hand out responses as they arrive."""
+        next_upkeep = 0.0
+        while not self._stopping.is_set():
+            try:
+                self._hold()
+                if time.monotonic() >= next_upkeep:
+                    self._lifeline.check("running", len(self._waiting))
+                    next_upkeep = time.monotonic() + _UPKEEP_SECONDS
+                if not self._hand_out():
+                    self._lifeline.wait(self._polling)
+            except TransientError as error:
+                logger.warning("Requests wait for the MessageBox: %s", error)
+                self._lifeline.end()  # the answer to a claim may be what was lost: what it took comes free
+                self._stopping.wait(_RECONNECT_SECONDS)
+
+    def _hold(self) -> None:
+        """A new life after a lost connection: what was waited for in the one before will not come."""
+        self._lifeline.hold()
+        if self._lifeline.instance != self._living:
+            self._fail_all("The MessageBox was away; whether the request was carried out is not known.")
+            self._ready.set()
+
+    def _hand_out(self) -> int:
+        instance = self._living
+        now = datetime.now(UTC)
+        references = self._agent.dequeue_responses(self._host_id, instance, limit=_BATCH, now=now)
+        for reference in references:
+            with self._lock:
+                future = None if reference.instance is None else self._waiting.pop(reference.instance, None)
+            if future is None:
+                self.settle(instance, reference, _NOBODY)
+            else:
+                response = HeldResponse(self, instance, reference)
+                _tell(future, response, otherwise=response.lost)
+        return len(references)
+
+    def _fail_all(self, reason: str) -> None:
+        with self._lock:
+            waiting, self._waiting = self._waiting, {}
+            self._living = self._lifeline.instance
+        for future in waiting.values():
+            _tell(future, TransientError(reason))
+
+    # Settling
+
+    def settle(self, instance: int, reference: Reference, lost: str | None) -> None:
+        """The response is with the client, or lost for a reason."""
+        self._done.put(_Done(None, instance, reference.sequence, lost))
+
+    def _settle_all(self) -> None:
+        while (first := self._done.get()) is not None:
+            together = [first]
+            while len(together) < _BATCH and not self._done.empty():
+                following = self._done.get()
+                if following is None:
+                    self._done.put(None)
+                    break
+                together.append(following)
+            self._settle(together)
+
+    def _settle(self, together: list[_Done]) -> None:
+        """Keep trying, unless we have to stop: then it is suspended when this process is found dead."""
+        while True:
+            try:
+                self._record(together)
+                return
+            except TransientError as error:
+                if self._stopping.wait(_RECONNECT_SECONDS):
+                    logger.warning("What became of %d responses is not recorded: %s", len(together), error)
+                    return
+
+    def _record(self, together: list[_Done]) -> None:
+        now = datetime.now(UTC)
+        for instance in {each.instance for each in together if each.sequence is not None}:
+            mine = [(each.sequence, each.lost) for each in together if each.instance == instance]
+            sent = [sequence for sequence, lost in mine if sequence is not None and lost is None]
+            lost = [(sequence, why) for sequence, why in mine if sequence is not None and why is not None]
+            self._agent.complete(self._host_id, instance, sent, now=now)
+            self._agent.suspend(self._host_id, instance, lost, now=now, kind="response")
+        ended = [each.waiting for each in together if each.waiting is not None]
+        if ended:
+            self._agent.end_instance(*ended)
+
+
+def _tell(
+    future: asyncio.Future[HeldResponse],
+    result: HeldResponse | TransientError,
+    *,
+    otherwise: Callable[[], None] | None = None,
+) -> None:
+    """From another thread; if nobody waits any more, `otherwise` is called."""
+
+    def told() -> None:
+        if future.done():
+            if otherwise is not None:
+                otherwise()
+        elif isinstance(result, TransientError):
+            future.set_exception(result)
+        else:
+            future.set_result(result)
+
+    try:
+        future.get_loop().call_soon_threadsafe(told)
+    except RuntimeError:  # its loop has ended
+        if otherwise is not None:
+            otherwise()

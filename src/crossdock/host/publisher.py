@@ -1,0 +1,79 @@
+"""Publishes what many ask for at the same time together: one transaction for all that has come in meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import Future
+from queue import SimpleQueue
+from threading import Thread
+
+from crossdock.errors import TransientError
+from crossdock.messagebox.agent import Agent
+from crossdock.messagebox.rows import Published
+from crossdock.receive.interchange import Interchange
+
+_MOST_TOGETHER = 200
+_STOPPED = "This process is stopping."
+
+_Asked = tuple[Interchange, Future[Published]]
+
+
+class Publisher:
+    """Works in a thread of its own between `start` and `stop`."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+        self._asked: SimpleQueue[_Asked | None] = SimpleQueue()
+        self._thread = Thread(target=self._run, name="publish", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._asked.put(None)
+        self._thread.join()
+
+    def publish(self, interchange: Interchange) -> Published:
+        """Done when it is committed; the counts are those of all that were published with it."""
+        return self._submit(interchange).result()
+
+    async def publish_soon(self, interchange: Interchange) -> Published:
+        """The same for event loops. Whoever is cancelled before it has begun publishes nothing."""
+        return await asyncio.wrap_future(self._submit(interchange))
+
+    def _submit(self, interchange: Interchange) -> Future[Published]:
+        future: Future[Published] = Future()
+        self._asked.put((interchange, future))
+        return future
+
+    def _run(self) -> None:
+        while (first := self._asked.get()) is not None:
+            together = [first]
+            while len(together) < _MOST_TOGETHER and not self._asked.empty():
+                following = self._asked.get()
+                if following is None:
+                    self._asked.put(None)
+                    break
+                together.append(following)
+            self._publish([each for each in together if each[1].set_running_or_notify_cancel()])
+        while not self._asked.empty():
+            left = self._asked.get()
+            if left is not None and left[1].set_running_or_notify_cancel():
+                left[1].set_exception(TransientError(_STOPPED))
+
+    def _publish(self, together: Sequence[_Asked]) -> None:
+        if not together:
+            return
+        try:
+            published = self._agent.publish([interchange for interchange, _ in together])
+        except Exception as error:
+            if isinstance(error, TransientError) or len(together) == 1:
+                for _, future in together:
+                    future.set_exception(error)
+            else:
+                for each in together:  # one of them is to blame, and only that one fails
+                    self._publish([each])
+            return
+        for _, future in together:
+            future.set_result(published)

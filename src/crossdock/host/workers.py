@@ -1,0 +1,355 @@
+"""The workers of a host instance: threads that deliver what it has claimed.
+
+Quick services share the workers as they come. One that is slow, takes only so many at once or likes batches has a flow
+of its own, so that it holds neither workers nor memory that others need.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from functools import partial
+from queue import Empty, SimpleQueue
+from threading import Event, Lock, Thread
+from typing import Protocol
+
+from crossdock.errors import TransientError
+from crossdock.host.flow import NO_ROOM, SLOW_SECONDS, Flow, Share, cut, share_size
+from crossdock.host.outcome import Answer, BatchService, Outcome, Postpone, Retry, Service, Suspend
+from crossdock.host.settler import Delivered, Settler
+from crossdock.messagebox.agent import Agent
+from crossdock.messagebox.queues import LineOutcome
+from crossdock.messagebox.rows import Reference
+
+IN_FLIGHT = 8
+MOST_WORKERS = 256
+_LONGEST_SHARE_SECONDS = 0.05
+_HOPED_SECONDS = 0.0005
+_RECONNECT_SECONDS = 0.5
+_GONE = "The send port is no longer deployed."
+
+logger = logging.getLogger(__name__)
+
+
+class Services(Protocol):
+    """Finds the service a reference is for; None if it is not deployed any more."""
+
+    def __call__(self, service_id: int) -> Service | None: ...
+
+
+class Workers:
+    """`settled` hears how many references of a line are done with; `failed` hears of what ends a thread."""
+
+    def __init__(
+        self,
+        agent: Agent,
+        host_id: int,
+        services: Services,
+        settler: Settler,
+        *,
+        count: int,
+        clock: Callable[[], datetime],
+        stopping: Event,
+        settled: Callable[[int], None],
+        thread: Callable[[str, Callable[[], None]], Thread],
+    ) -> None:
+        self._agent = agent
+        self._host_id = host_id
+        self._services = services
+        self._settler = settler
+        self._count = count
+        self._clock = clock
+        self._stopping = stopping
+        self._settled = settled
+        self._thread = thread
+        self._ready: SimpleQueue[Share | None] = SimpleQueue()
+        self._lock = Lock()
+        self._flows: dict[int, tuple[Service, Flow | None]] = {}
+        self._at_work: dict[int, Share] = {}
+        self._threads: list[Thread] = []
+        self._pace = 1.0  # seconds for one delivery of a quick service, as it was last time
+
+    def start(self) -> None:
+        self._grow(self._count)
+
+    def stop(self) -> None:
+        """Finish what has begun, give back the rest."""
+        self._give_back(self._unstarted())
+        for _ in self._threads:
+            self._ready.put(None)
+        for thread in self._threads:
+            thread.join()
+        self._give_back(self._unstarted())
+
+    def hand_over(self, instance: int, references: Sequence[Reference]) -> None:
+        """Deliver these, in any order."""
+        free: list[Reference] = []
+        restricted: defaultdict[int, list[Reference]] = defaultdict(list)
+        for reference in references:
+            if self._flow(reference.service_id) is None:
+                free.append(reference)
+            else:
+                restricted[reference.service_id].append(reference)
+        for share in cut(instance, free, share_size(self._pace)):
+            self._ready.put(share)
+        for service, mine in restricted.items():
+            self._admit(service, instance, mine)
+
+    def hand_over_line(self, instance: int, references: Sequence[Reference]) -> None:
+        """Deliver these in their order, under the lease of their line."""
+        self._ready.put(Share(instance, references))
+
+    def tend(self) -> None:
+        """Now and then: let nobody wait behind a slow delivery, and have as many workers as are not held up."""
+        slow = 0
+        for share in list(self._at_work.values()):
+            if time.monotonic() - share.began <= SLOW_SECONDS or (current := share.current) is None:
+                continue
+            slow += 1
+            if share.flow is None and current.line == 0:
+                self._slow(current.service_id, time.monotonic() - share.began)
+                self.hand_over(share.instance, share.take_rest())
+            elif share.flow is not None and not share.flow.batches:
+                share.flow.pace = max(share.flow.pace, time.monotonic() - share.began)
+                for single in cut(share.instance, share.take_rest(), 1, share.flow):
+                    self._ready.put(single)
+        for service, (_, flow) in list(self._flows.items()):
+            for excess in flow.excess() if flow is not None else ():
+                self._put_aside(service, excess.instance, excess.references)
+        self._grow(min(MOST_WORKERS, self._count + slow))
+
+    # Flows
+
+    def _flow(self, service_id: int) -> Flow | None:
+        """None for a service that needs none."""
+        try:
+            service = self._services(service_id)
+        except TransientError:
+            return None
+        if service is None:
+            return None
+        known = self._flows.get(service_id)
+        if known is None or known[0] is not service:
+            with self._lock:
+                known = service, self._new_flow(service, None if known is None else known[1])
+                self._flows[service_id] = known
+        return known[1]
+
+    def _new_flow(self, service: Service, before: Flow | None) -> Flow | None:
+        batches = isinstance(service, BatchService) and service.batches
+        # A port and the same port in a group are one service under two ids: together they take so many at once.
+        shared = next((flow for other, flow in self._flows.values() if other is service and flow is not None), before)
+        if shared is not None:
+            shared.limit, shared.batches = service.in_flight or IN_FLIGHT, batches
+            return shared
+        if not batches and service.in_flight is None:
+            return None
+        return Flow(service.in_flight or IN_FLIGHT, _HOPED_SECONDS, batches=batches)
+
+    def _slow(self, service_id: int, seconds: float) -> None:
+        """It has been slow: from now on it has a flow of its own."""
+        with self._lock:
+            known = self._flows.get(service_id)
+            if known is not None and known[1] is None:
+                self._flows[service_id] = known[0], Flow(known[0].in_flight or IN_FLIGHT, seconds)
+
+    def _admit(self, service_id: int, instance: int, references: Sequence[Reference]) -> None:
+        flow = self._flow(service_id)
+        if flow is None:
+            shares, rest = cut(instance, references, 1), references[:0]
+        else:
+            shares, rest = flow.admit(instance, references)
+        for share in shares:
+            self._ready.put(share)
+        self._put_aside(service_id, instance, rest)
+
+    def _put_aside(self, service_id: int, instance: int, references: Sequence[Reference]) -> None:
+        """There is no room for them in memory: they wait in the MessageBox."""
+        flow = self._flow(service_id)
+        if references and flow is not None:
+            now = self._clock()
+            self._settler.put(instance, [(each, Postpone(flow.put_aside(now), NO_ROOM)) for each in references])
+        elif references:
+            self.hand_over(instance, references)
+
+    # Delivering
+
+    def _grow(self, count: int) -> None:
+        for number in range(len(self._threads), count):
+            thread = self._thread(f"deliver-{number}", partial(self._work, number))
+            self._threads.append(thread)
+            thread.start()
+
+    def _work(self, number: int) -> None:
+        while (share := self._ready.get()) is not None:
+            share.began = time.monotonic()
+            if share.references and share.references[0].line > 0:
+                self._at_work[number] = share
+                self._deliver_line(share)
+            elif share.flow is None and self._became_slow(share):
+                self.hand_over(share.instance, share.take_rest())
+            elif share.flow is None or share.flow.begin(share):
+                self._at_work[number] = share
+                self._deliver_share(share)
+            self._at_work.pop(number, None)
+
+    def _became_slow(self, share: Share) -> bool:
+        """Whether a service in it has got a flow since it was cut: the rest of its messages must not hold us up too."""
+        return any(self._flow(service) is not None for service in {each.service_id for each in share.references})
+
+    def _deliver_share(self, share: Share) -> None:
+        """One after the other. If that takes longer than it did last time, the rest goes to whoever is free."""
+        began = time.monotonic()
+        delivered: list[Delivered] = []
+        count = 0
+        if share.flow is not None and (batch := self._deliver_batch(share)) is not None:
+            count, delivered = len(share.references), batch
+        else:
+            while (reference := share.take()) is not None:
+                outcome = self._deliver(share.instance, reference)
+                count += 1
+                if outcome is not None:
+                    delivered.append((reference, outcome))
+                else:
+                    self._settled(1)
+                if time.monotonic() - began > _LONGEST_SHARE_SECONDS or self._stopping.is_set():
+                    break
+        self._end(share, delivered, count, time.monotonic() - began)
+
+    def _end(self, share: Share, delivered: list[Delivered], count: int, seconds: float) -> None:
+        if delivered:
+            self._settler.put(share.instance, delivered)
+        rest = share.take_rest()
+        if share.flow is not None:
+            let_go = count + len(rest)
+            following = share.flow.end(share, delivered=count, let_go=let_go, seconds=seconds)
+            if following is not None:
+                self._ready.put(following)
+        elif count:
+            self._pace = max(seconds / count, 1e-6)
+            current = share.current
+            if current is not None and seconds / count > _LONGEST_SHARE_SECONDS:
+                self._slow(current.service_id, seconds / count)
+        if rest and self._stopping.is_set():
+            self._give_back([Share(share.instance, rest)])
+        elif rest:
+            self.hand_over(share.instance, rest)
+
+    def _deliver_batch(self, share: Share) -> list[Delivered] | None:
+        """All of it at once, where the service likes that."""
+        service = self._service_or_none(share.references[0].service_id)
+        if not isinstance(service, BatchService) or not service.batches:
+            return None
+        references = share.take_all()
+        try:
+            given = [(each.message, each.attempt) for each in references]
+            outcomes = service.deliver_batch(given, now=self._clock())
+            if len(outcomes) != len(references):
+                raise ValueError(f"{len(outcomes)} outcomes for {len(references)} messages")
+        except Exception as error:
+            logger.exception("A delivery failed in an unexpected way")
+            outcomes = [Suspend(f"Unexpected {type(error).__name__}: {error}")] * len(references)
+        settled = []
+        for reference, outcome in zip(references, outcomes, strict=True):
+            left = self._settler.publish(share.instance, reference, outcome)
+            if left is None:
+                self._settled(1)
+            else:
+                settled.append((reference, left))
+        return settled
+
+    def _deliver(self, instance: int, reference: Reference) -> Outcome | None:
+        """What is left to be recorded; None if it is settled already."""
+        try:
+            service = self._service(reference.service_id)
+            if service is None:
+                return Suspend(_GONE)
+            outcome = service.deliver(reference.message, attempt=reference.attempt, now=self._clock())
+            if not isinstance(outcome, Outcome):
+                raise TypeError(f"{outcome!r} is no outcome")
+        except TransientError as error:
+            return Retry(self._clock(), str(error))
+        except Exception as error:
+            logger.exception("A delivery failed in an unexpected way")
+            return Suspend(f"Unexpected {type(error).__name__}: {error}")
+        if isinstance(outcome, Answer | Suspend):
+            return self._settler.publish(instance, reference, outcome)
+        return outcome
+
+    def _service(self, service_id: int) -> Service | None:
+        """Looking it up may take the MessageBox, which may be away."""
+        while True:
+            try:
+                return self._services(service_id)
+            except TransientError:
+                if self._stopping.wait(_RECONNECT_SECONDS):
+                    raise
+
+    def _service_or_none(self, service_id: int) -> Service | None:
+        try:
+            return self._service(service_id)
+        except TransientError:
+            return None
+
+    def _deliver_line(self, share: Share) -> None:
+        """In order, until one has to wait or stops the line, or the instance stops; then the lease is given up."""
+        completed: list[int] = []
+        suspended: list[tuple[int, str]] = []
+        failed: Retry | Postpone | None = None
+        stopped_by: tuple[int, str] | None = None
+        line = share.references[0].line
+        total = len(share.references)
+        tried = 0
+        while not self._stopping.is_set() and stopped_by is None and (reference := share.take()) is not None:
+            outcome = self._deliver(share.instance, reference)
+            if isinstance(outcome, Retry | Postpone):
+                failed = outcome
+                break
+            tried += 1
+            if isinstance(outcome, Suspend):
+                suspended.append((reference.sequence, outcome.reason))
+                stopped_by = (reference.sequence, outcome.reason) if outcome.stops else None
+            elif outcome is not None:
+                completed.append(reference.sequence)
+        rest = [reference.sequence for reference in (*share.references[tried:], *share.take_rest())]
+        settled = LineOutcome(
+            completed,
+            suspended,
+            failed=rest[0] if failed else None,
+            blocked_until=failed.at if failed else None,
+            reason=failed.reason if failed else stopped_by[1] if stopped_by else None,
+            untried=rest[1:] if failed else rest,
+            tried=isinstance(failed, Retry),
+            stopped_by=stopped_by[0] if stopped_by else None,
+        )
+        settle = partial(self._agent.settle_line, self._host_id, share.instance, line, settled, now=self._clock())
+        self._settler.persist(settle)
+        self._settled(total)
+
+    # Stopping
+
+    def _unstarted(self) -> list[Share]:
+        """What no worker has begun."""
+        found: list[Share] = []
+        while True:
+            try:
+                share = self._ready.get_nowait()
+            except Empty:
+                break
+            if share is not None:
+                found.append(share)
+        return found + [share for _, flow in self._flows.values() if flow is not None for share in flow.drain()]
+
+    def _give_back(self, shares: Sequence[Share]) -> None:
+        """Somebody else may take it."""
+        unstarted: defaultdict[int, list[int]] = defaultdict(list)
+        for share in shares:
+            if share.references and share.references[0].line > 0:
+                self._deliver_line(share)  # nothing is delivered any more, and the lease is given up
+            else:
+                unstarted[share.instance] += [reference.sequence for reference in share.references]
+        for instance, sequences in unstarted.items():
+            self._settler.persist(partial(self._agent.give_back, self._host_id, instance, sequences))

@@ -1,0 +1,22 @@
+-- Settle references by what is published in their stead. They count as delivered if the partner got the message.
+WITH settled AS (
+    DELETE FROM {claimed}
+     WHERE ctid = ANY (ARRAY (SELECT mine.place
+                                FROM unnest(%(sequence)s::bigint[]) AS wanted (sequence),
+                                     LATERAL (SELECT living.ctid AS place
+                                                FROM {claimed} AS living
+                                               WHERE living.host_id = %(host)s AND living.sequence = wanted.sequence
+                                               LIMIT 1) AS mine))
+       AND host_id = %(host)s AND claimed_by = %(instance)s
+    RETURNING service_id, message_id, sequence
+), log_1 AS (
+    INSERT INTO message_ref_log_1 (message_id, delta)
+    SELECT message_id, -1 FROM settled WHERE (SELECT message FROM reference_log) = 1
+), log_2 AS (
+    INSERT INTO message_ref_log_2 (message_id, delta)
+    SELECT message_id, -1 FROM settled WHERE (SELECT message FROM reference_log) = 2
+), counted AS (
+    INSERT INTO delivery (service_id, count)
+    SELECT service_id, count(*) FROM settled WHERE %(delivered)s GROUP BY service_id
+)
+SELECT sequence FROM settled;

@@ -1,0 +1,30 @@
+"""A message that could not be sent, published for whoever looks after failures."""
+
+from __future__ import annotations
+
+from crossdock.message.context import Context
+from crossdock.message.message import Message, MessageId
+from crossdock.message.property import Value
+
+
+def error_report(id_: MessageId, failed: Message, port: str, address: str | None, reason: str) -> Message:
+    """The same content; only that it failed, and where, is promoted. The rest is demoted."""
+    promoted: dict[str, Value] = {
+        "ErrorReport.ErrorType": "FailedMessage",
+        "ErrorReport.FailureCode": "send",
+        "ErrorReport.FailureCategory": 0,
+        "ErrorReport.SendPortName": port,
+    }
+    type_ = failed.context.get("BTS.MessageType")
+    if address is not None:
+        promoted["ErrorReport.OutboundTransportLocation"] = address
+    if type_ is not None:
+        promoted["ErrorReport.MessageType"] = type_
+    written: dict[str, Value] = {
+        **failed.context.promoted,
+        **failed.context.written,
+        "ErrorReport.Description": reason,
+        "ErrorReport.FailureMessageID": str(failed.id),
+        "BTS.MessageID": str(id_),
+    }
+    return Message(id_, Context(promoted, written, failed.context.labels), failed.parts)

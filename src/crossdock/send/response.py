@@ -1,0 +1,51 @@
+"""What a partner answered, as messages that are published for everyone who subscribes to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from crossdock.adapter.contract import Reply
+from crossdock.errors import TransientError
+from crossdock.message.context import Context
+from crossdock.message.message import Message, MessageId, Part
+from crossdock.message.property import Value
+from crossdock.pipeline.receive import ReceivePipeline
+
+TOKEN, DIRECT = "BTS.EpmRRCorrelationToken", "BTS.RouteDirectToTP"
+
+
+def responses(
+    port: str, pipeline: ReceivePipeline, request: Message, reply: Reply | None, new_id: Callable[[], MessageId]
+) -> tuple[Message, ...]:
+    """The messages in an answer. One that cannot be read is a TransientError: the partner may do better next time."""
+    if reply is None:
+        raise TransientError("the partner gives no answer")
+    documents = pipeline.execute(reply.body)
+    failed = next((document.error for document in documents if document.error is not None), None)
+    if failed is not None:
+        raise TransientError(f"the answer cannot be used: {failed}")
+    ids = [new_id() for _ in documents]
+    made = []
+    for position, (id_, document) in enumerate(zip(ids, documents, strict=True), start=1):
+        promoted: dict[str, Value] = {
+            **document.promoted,
+            "BTS.SPName": port,
+            "BTS.InterchangeSequenceNumber": position,
+            "BTS.LastInterchangeMessage": position == len(documents),
+            **_route_back(request),
+        }
+        written: dict[str, Value] = {
+            **document.written,
+            **reply.properties,
+            "BTS.InterchangeID": str(ids[0]),
+            "BTS.MessageID": str(id_),
+            "BTS.RequestMessageID": str(request.id),
+        }
+        made.append(Message(id_, Context(promoted, written), (Part("body", document.body),)))
+    return tuple(made)
+
+
+def _route_back(request: Message) -> dict[str, Value]:
+    """To whoever waits for it: the request says who."""
+    token = request.context.get(TOKEN)
+    return {} if token is None else {TOKEN: token, DIRECT: True}

@@ -1,0 +1,133 @@
+"""Isolated instances: no response is stranded between its claim and the client, whatever fails for a moment."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from box import NOW
+from crossdock.application.servers import HttpServers
+from crossdock.errors import TransientError
+from crossdock.host import isolated as host_isolated
+from crossdock.host.isolated import TOKEN, IsolatedInstance
+from crossdock.host.publisher import Publisher
+from crossdock.message.message import Message
+from crossdock.messagebox import queues
+from crossdock.messagebox.agent import Agent
+from crossdock.receive.interchange import Interchange
+from express import a_message, deploy, port, publish, rows
+from walk import until
+
+
+class UnluckyAgent(Agent):
+    """Loses its connection once, at the verb that `fails` names."""
+
+    fails: str | None = None
+
+    def messages(self, ids: Sequence[UUID]) -> dict[UUID, Message]:
+        self._fail("messages")
+        return super().messages(ids)
+
+    def complete(self, host_id: int, instance: int, sequences: Sequence[int], *, now: datetime) -> None:
+        self._fail("complete")
+        super().complete(host_id, instance, sequences, now=now)
+
+    def correlate(self, properties: Sequence[str]) -> int:
+        self._fail("correlate")
+        return super().correlate(properties)
+
+    def _fail(self, verb: str) -> None:
+        if self.fails == verb:
+            self.fails = None
+            raise TransientError("The connection is lost.")
+
+
+@pytest.fixture
+def agent(database: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[UnluckyAgent]:
+    monkeypatch.setattr(queues, "_DEAD_GRACE", timedelta(0))
+    monkeypatch.setattr(host_isolated, "_RECONNECT_SECONDS", 0.05)
+    made = UnluckyAgent(database)
+    with made:
+        deploy(made, port("A", "Region = 'NO'"), port("Ask.response", waits=True))
+        yield made
+
+
+@contextmanager
+def isolated(agent: Agent) -> Iterator[IsolatedInstance]:
+    publisher = Publisher(agent)
+    publisher.start()
+    made = IsolatedInstance(agent, agent.hosts()["Default"], publisher, agent.waiting_services())
+    made.start()
+    try:
+        until(lambda: bool(rows(agent.database, "SELECT FROM host_instance")))
+        yield made
+    finally:
+        made.stop()
+        publisher.stop()
+
+
+async def ask(agent: Agent, instance: IsolatedInstance, meanwhile: Callable[[], None], timeout: float = 20) -> None:
+    """Send a request, answer it, and take the answer."""
+    host = agent.hosts()["Default"]
+    request = Interchange(None, None, host, (a_message(agent, {"Region": "NO"}),))
+    waiting = asyncio.create_task(instance.request(request, "Ask.response", timeout=timeout))
+    await asyncio.to_thread(until, lambda: bool(rows(agent.database, "SELECT FROM queue")) or waiting.done())
+    await asyncio.to_thread(meanwhile)
+    (await waiting).sent()
+
+
+def answer(agent: UnluckyAgent, *, fails: str) -> None:
+    [reference] = agent.dequeue(agent.hosts()["Default"], 0, limit=10, now=NOW)
+    agent.fails = fails
+    token = reference.message.context.get(TOKEN)
+    assert token is not None
+    publish(agent, {TOKEN: token})
+
+
+def stranded(agent: Agent) -> list[tuple[Any, ...]]:
+    claimed = rows(agent.database, "SELECT sequence FROM claimed WHERE line < 0")
+    return claimed + rows(agent.database, "SELECT id FROM instance_subscription")
+
+
+def test_response_whose_claim_was_not_heard_of_is_suspended_and_the_client_told_at_once(agent: UnluckyAgent) -> None:
+    with isolated(agent) as instance:
+        with pytest.raises(TransientError):
+            asyncio.run(ask(agent, instance, lambda: answer(agent, fails="messages")))
+        agent.release_dead(agent.hosts()["Default"])
+
+        until(lambda: stranded(agent) == [])
+        assert [each.kind for each in agent.suspended()] == ["response"]
+
+
+def test_what_became_of_a_response_is_recorded_once_the_messagebox_is_back(agent: UnluckyAgent) -> None:
+    with isolated(agent) as instance:
+        asyncio.run(ask(agent, instance, lambda: answer(agent, fails="complete")))
+
+        until(lambda: stranded(agent) == [])
+        assert agent.suspended() == []
+
+
+def test_request_is_published_by_a_process_that_published_before_anybody_waited(agent: UnluckyAgent) -> None:
+    publish(agent, {"Region": "SE"})  # the agent has a router that knows of no correlation
+
+    with isolated(agent) as instance, pytest.raises(TimeoutError):
+        asyncio.run(ask(agent, instance, lambda: None, timeout=0.1))
+
+
+def test_instance_that_could_not_be_started_is_started_the_next_time(agent: UnluckyAgent) -> None:
+    servers = HttpServers(agent)
+    servers.start()
+    agent.fails = "correlate"
+
+    with pytest.raises(TransientError):
+        servers._responder(agent.hosts()["Default"])
+    servers._responder(agent.hosts()["Default"])
+
+    until(lambda: bool(rows(agent.database, "SELECT FROM host_instance")))
+    servers.stop()

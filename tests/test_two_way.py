@@ -1,0 +1,344 @@
+"""Two-way exchange: http in, a partner's answer by way of the MessageBox, http out; and everything that can go wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import httpx
+import pytest
+
+from box import count
+from crossdock.application import servers
+from crossdock.host import instance as host_instance
+from crossdock.messagebox import queues
+from express import unbalanced
+from office import Office, eventually, free_port, written
+from partner import Partner, Request, partner
+from walk import until
+
+SOAK = bool(os.environ.get("CROSSDOCK_SOAK"))
+CONCURRENT = 1_000 if SOAK else 200
+
+
+@pytest.fixture
+def shop() -> Iterator[Partner]:
+    """A partner that answers an order with a receipt."""
+    with partner() as made:
+        made.respond = receipt
+        yield made
+
+
+def receipt(request: Request) -> tuple[int, bytes]:
+    return 200, json.dumps({"receipt": json.loads(request.body)["id"]}).encode()
+
+
+def application(port: int, *ports: dict[str, Any], timeout: float = 30, **location: Any) -> dict[str, Any]:
+    """A two-way location `/ask`, a one-way location `/tell`, and these send ports."""
+    at = f"http://127.0.0.1:{port}"
+    asked = {"adapter": "http", "address": f"{at}/ask", "pipeline": "json", "schema": "Order"}
+    options = {"timeout": timeout, **location.pop("options", {})}
+    told = {"adapter": "http", "address": f"{at}/tell", "pipeline": "json", "schema": "Order"}
+    return {
+        "properties": {"OrderId": "text", "ReceiptId": "text"},
+        "schemas": [
+            {"type": "Order", "format": "json", "promote": {"OrderId": "$.id"}},
+            {"type": "Receipt", "format": "json", "promote": {"ReceiptId": "$.receipt"}},
+        ],
+        "receive_ports": [
+            {"name": "Ask", "two_way": True, "locations": [{**asked, "options": options, **location}]},
+            {"name": "Tell", "locations": [told]},
+        ],
+        "send_ports": list(ports),
+    }
+
+
+def shop_port(shop: Partner, name: str = "Shop", **more: Any) -> dict[str, Any]:
+    """A two-way send port to the partner."""
+    response = {"pipeline": "json", "schema": "Receipt"}
+    address, filter_ = f"{shop.address}/orders", "MessageType = 'Order'"
+    return {"name": name, "adapter": "http", "address": address, "filter": filter_, "response": response, **more}
+
+
+@pytest.fixture
+def office(database: str, tmp_path: Path) -> Iterator[Callable[[dict[str, Any]], Office]]:
+    """Opens an application; at the end the books must balance."""
+    opened: list[Any] = []
+
+    def made(declared: dict[str, Any]) -> Office:
+        office = Office(database, tmp_path, declared)
+        opened.append(office.open())
+        return opened[-1].__enter__()  # type: ignore[no-any-return]
+
+    yield made
+    for context in opened:
+        context.__exit__(None, None, None)
+    assert unbalanced(database) == []
+
+
+def ask(port: int, id_: str = "1", *, path: str = "ask", timeout: float = 60) -> httpx.Response:
+    return httpx.post(f"http://127.0.0.1:{port}/{path}", content=json.dumps({"id": id_}), timeout=timeout)
+
+
+def test_request_goes_straight_through_and_its_answer_comes_back(
+    office: Callable[[dict[str, Any]], Office], shop: Partner, database: str
+) -> None:
+    at = free_port()
+    running = office(application(at, shop_port(shop)))
+
+    answer = ask(at, "42")
+
+    assert (answer.status_code, answer.json()) == (200, {"receipt": "42"})
+    running.settled()
+    eventually(lambda: count(database, "instance_subscription"), 0)
+    assert running.suspended() == []
+
+
+def test_response_is_published_to_everyone_who_subscribes_to_it(
+    office: Callable[[dict[str, Any]], Office], shop: Partner, tmp_path: Path
+) -> None:
+    at = free_port()
+    copy = {"name": "Copies", "adapter": "file", "address": "out/%MessageID%", "filter": "SPName = 'Shop'"}
+    office(application(at, shop_port(shop), copy))
+
+    assert ask(at, "42").json() == {"receipt": "42"}
+    assert ask(at, "43", path="tell").status_code == 202
+
+    until(lambda: len(written(tmp_path / "out")) == 2)
+    assert sorted(written(tmp_path / "out").values()) == [b'{"receipt": "42"}', b'{"receipt": "43"}']
+
+
+def test_many_requests_at_once_are_all_answered_with_their_own_answers(
+    office: Callable[[dict[str, Any]], Office], shop: Partner, database: str
+) -> None:
+    at = free_port()
+    running = office(application(at, shop_port(shop, in_flight=32), timeout=200))
+
+    with ThreadPoolExecutor(CONCURRENT) as clients:
+        answers = list(clients.map(lambda n: ask(at, str(n), timeout=240).json(), range(CONCURRENT)))
+
+    assert answers == [{"receipt": str(n)} for n in range(CONCURRENT)]
+    assert Counter(json.loads(each.body)["id"] for each in shop.requests) == Counter(map(str, range(CONCURRENT)))
+    running.settled()
+    eventually(lambda: count(database, "instance_subscription"), 0)
+    assert running.agent.statistics().ports["Ask.response"] == CONCURRENT
+
+
+def test_request_that_two_partners_would_answer_is_refused_and_kept(
+    office: Callable[[dict[str, Any]], Office], shop: Partner
+) -> None:
+    at = free_port()
+    running = office(application(at, shop_port(shop), shop_port(shop, "Rival")))
+
+    answer = ask(at)
+
+    assert answer.status_code == 503
+    assert "more than one two-way subscriber: " in answer.json()["error"]
+    assert (running.suspended(), shop.requests) == ([("unrouted", None)], [])
+
+
+def test_request_that_nobody_wants_is_refused_and_kept(office: Callable[[dict[str, Any]], Office]) -> None:
+    at = free_port()
+    running = office(application(at))
+
+    answer = ask(at)
+
+    assert (answer.status_code, running.suspended()) == (503, [("unrouted", None)])
+
+
+def test_response_after_the_time_is_over_is_suspended(
+    office: Callable[[dict[str, Any]], Office], shop: Partner, database: str
+) -> None:
+    asked, go = Event(), Event()
+
+    def late(request: Request) -> tuple[int, bytes]:
+        asked.set()
+        assert go.wait(60)
+        return receipt(request)
+
+    shop.respond = late
+    at = free_port()
+    running = office(application(at, shop_port(shop), timeout=0.5))
+
+    answer = ask(at)
+    assert (answer.status_code, asked.wait(30)) == (504, True)
+    eventually(lambda: count(database, "instance_subscription"), 0)
+    go.set()
+
+    eventually(running.suspended, [("unrouted", None)])
+    [row] = running.agent.suspended()
+    assert row.type == "Receipt"
+
+
+def test_client_that_hangs_up_is_no_longer_waited_for_and_the_response_is_suspended(
+    office: Callable[[dict[str, Any]], Office], shop: Partner, database: str
+) -> None:
+    asked, go = Event(), Event()
+
+    def late(request: Request) -> tuple[int, bytes]:
+        asked.set()
+        assert go.wait(60)
+        return receipt(request)
+
+    shop.respond = late
+    at = free_port()
+    running = office(application(at, shop_port(shop)))
+
+    with pytest.raises(httpx.ReadTimeout):
+        httpx.post(f"http://127.0.0.1:{at}/ask", content=b'{"id": "1"}', timeout=httpx.Timeout(30, read=1))
+    assert asked.wait(30)
+    eventually(lambda: count(database, "instance_subscription"), 0)
+    go.set()
+
+    until(lambda: len(running.suspended()) == 1)
+    running.settled()
+
+
+def test_partner_that_is_down_leaves_the_client_with_a_time_out_and_the_request_waiting(
+    office: Callable[[dict[str, Any]], Office], shop: Partner
+) -> None:
+    shop.status = 500
+    shop.respond = None
+    at = free_port()
+    running = office(application(at, shop_port(shop), timeout=1))
+
+    assert ask(at).status_code == 504
+    eventually(lambda: running.port("Shop")["waiting"], 1)
+
+
+def test_answer_that_cannot_be_read_is_asked_for_again(
+    office: Callable[[dict[str, Any]], Office], shop: Partner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host_instance, "_UPKEEP_SECONDS", 0.05)
+    good = iter([b"<garbage>", b'{"receipt": "at last"}'])
+    shop.respond = lambda _: (200, next(good))
+    at = free_port()
+    running = office(application(at, shop_port(shop, retry={"count": 1, "interval": 60})))
+
+    with ThreadPoolExecutor(1) as client:
+        answer = client.submit(ask, at)
+        eventually(lambda: running.port("Shop")["waiting"], 1)
+        running.clock.jump(seconds=61)
+        assert answer.result(60).json() == {"receipt": "at last"}
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [(b"", 400), (b"no json", 400), (b'{"id": {"nested": 1}}', 400), (b'{"id": "1"}\n{"id": "2"}', 400)],
+)
+def test_what_is_no_request_is_refused_and_not_kept(
+    office: Callable[[dict[str, Any]], Office], shop: Partner, body: bytes, status: int, database: str
+) -> None:
+    at = free_port()
+    office(application(at, shop_port(shop)))
+
+    answer = httpx.post(f"http://127.0.0.1:{at}/ask", content=body, timeout=30)
+
+    assert (answer.status_code, list(answer.json())) == (status, ["error"])
+    assert count(database, "message") == 0
+
+
+def test_one_way_request_is_answered_when_its_messages_are_committed(
+    office: Callable[[dict[str, Any]], Office], database: str
+) -> None:
+    at = free_port()
+    running = office(application(at))
+
+    answer = httpx.post(f"http://127.0.0.1:{at}/tell", content=b'{"id": "1"}\n{"id": "2"}\nbad\n', timeout=30)
+
+    assert answer.status_code == 202
+    assert (len(answer.json()["messages"]), len(answer.json()["suspended"])) == (2, 1)
+    assert count(database, "message") == 3
+    statistics = running.agent.statistics()
+    assert (statistics.received, statistics.unrouted, statistics.suspended) == (3, 2, 1)
+
+
+def test_location_whose_address_is_only_port_and_path_is_served_on_this_machine(
+    office: Callable[[dict[str, Any]], Office],
+) -> None:
+    at = free_port()
+    office(application(at, address=f":{at}/ask/here"))
+
+    assert ask(at, path="ask/here").status_code == 503
+
+
+def test_location_that_is_disabled_is_no_longer_served_and_enabled_it_is_again(
+    office: Callable[[dict[str, Any]], Office],
+) -> None:
+    at = free_port()
+    running = office(application(at))
+    assert ask(at, path="tell").status_code == 202
+
+    running.agent.enable("Tell.http", enabled=False)
+    until(lambda: ask(at, path="tell").status_code == 404)
+    running.agent.enable("Tell.http", enabled=True)
+
+    until(lambda: ask(at, path="tell").status_code == 202)
+
+
+def test_address_that_is_taken_is_served_as_soon_as_it_is_free(
+    office: Callable[[dict[str, Any]], Office], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(servers, "_TRY_AGAIN_SECONDS", 0.2)
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        at = int(taken.getsockname()[1])
+        office(application(at))
+    until(lambda: reachable(at))
+
+    assert ask(at, path="tell").status_code == 202
+
+
+def reachable(at: int) -> bool:
+    try:
+        ask(at, path="tell")
+    except httpx.TransportError:
+        return False
+    return True
+
+
+def test_response_for_a_process_that_died_is_suspended(
+    database: str, shop: Partner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queues, "_DEAD_GRACE", timedelta(0))
+    asked, go = Event(), Event()
+
+    def late(request: Request) -> tuple[int, bytes]:
+        asked.set()
+        assert go.wait(120)
+        return receipt(request)
+
+    shop.respond = late
+    at = free_port()
+    declared = application(at, shop_port(shop, host="Sending"))
+    office = Office(database, tmp_path, declared)
+    command = [str(Path(sys.executable).with_name("crossdock")), "host", "--database", database]
+    with subprocess.Popen([*command, "Default"]) as waiting, subprocess.Popen([*command, "Sending"]) as sending:
+        try:
+            until(lambda: reachable(at))
+            with ThreadPoolExecutor(1) as client:
+                answer = client.submit(ask, at)
+                assert asked.wait(60)
+                waiting.send_signal(signal.SIGKILL)
+                with pytest.raises(httpx.TransportError):
+                    answer.result(60)
+            go.set()
+            with office.open():
+                until(lambda: len(office.suspended()) == 2, 60)  # the request for /tell too: nobody wants it
+                kinds = {kind for kind, _ in office.suspended()}
+        finally:
+            waiting.kill()
+            sending.terminate()
+    assert kinds <= {"unrouted", "response"}
+    assert unbalanced(database) == []
