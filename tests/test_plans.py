@@ -41,7 +41,7 @@ LARGE = re.compile(
 # The claims of living host instances are few thousand at most: whoever looks for the dead may look at all of them.
 MAY_READ_ALL = {("release_dead", f"claimed_{HOST}"), ("busy", f"claimed_{HOST}")}
 # What runs in the agent's sessions for claims.
-CLAIMING = {"dequeue", "sweep", "take_line", "dequeue_line", "busy"}
+CLAIMING = {"dequeue", "dequeue_few", "sweep", "take_line", "dequeue_line", "busy"}
 # What those claims, and whatever else is always small, take up.
 FEW_BLOCKS = 200
 
@@ -129,6 +129,7 @@ DEAD = {"host": HOST, "grace": timedelta(0), "lock": INSTANCE_LOCK}
 
 STATEMENTS: dict[str, tuple[str, Mapping[str, Any]]] = {
     "dequeue": (host_statement("dequeue", HOST), CLAIM | STARTS),
+    "dequeue_few": (host_statement("dequeue_few", HOST), CLAIM | STARTS | {"held": 65536, "limit": 20}),
     "sweep": (host_statement("sweep", HOST), {"host": HOST, "priority": list(PRIORITIES)}),
     "take_line": (host_statement("take_line", HOST), CLAIM),
     "dequeue_line": (host_statement("dequeue_line", HOST), CLAIM | {"line": 2}),
@@ -229,7 +230,7 @@ def test_looking_in_vain_costs_the_same_however_much_waits(filled: psycopg.Conne
 
 
 @pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
-@pytest.mark.parametrize("verb", ["dequeue", "dequeue_line", "sweep", "busy"])
+@pytest.mark.parametrize("verb", ["dequeue", "dequeue_few", "dequeue_line", "sweep", "busy"])
 def test_queue_that_was_empty_when_it_was_analysed_is_still_read_in_order(
     agent: Agent, database: str, verb: str, mode: str
 ) -> None:

@@ -20,6 +20,7 @@ from crossdock.host.publisher import Publisher
 from crossdock.host.settler import Settler
 from crossdock.host.workers import Services, Workers
 from crossdock.messagebox.agent import Agent
+from crossdock.messagebox.queues import FEW
 from crossdock.messagebox.rows import Reference
 
 WORKERS = 8
@@ -186,12 +187,13 @@ class HostInstance:
     # Claiming
 
     def _dequeue(self) -> None:
+        limit = FEW
         while not self._stopping.is_set():
             if self._broken.is_set():
                 self._stopping.wait(_RECONNECT_SECONDS)
                 continue
             try:
-                claimed = self._claim()
+                claimed = self._claim(limit)
             except TransientError as error:
                 logger.warning("Host instance waits for the MessageBox: %s", error)
                 self._broken.set()
@@ -200,6 +202,7 @@ class HostInstance:
                 self._wake()  # there is more than one can take
             elif not claimed:
                 self._wait()
+            limit = _BATCH if claimed >= FEW else FEW  # after a rest there will be few
 
     def _wake(self) -> None:
         """One of the threads that claim: what arrives is mostly enough for one."""
@@ -210,7 +213,7 @@ class HostInstance:
         with suppress(Empty):
             self._calls.get(timeout=self._polling)
 
-    def _claim(self) -> int:
+    def _claim(self, limit: int) -> int:
         """Claim what there is room for, and hand it to the workers; gives how many references."""
         room = _IN_MEMORY - self._held
         if room <= 0:
@@ -218,7 +221,7 @@ class HostInstance:
             self._room.clear()
             return 1
         instance, now = self._lifeline.instance, self._clock()
-        references = self._agent.dequeue(self._host_id, instance, limit=min(_BATCH, room), now=now)
+        references = self._agent.dequeue(self._host_id, instance, limit=min(limit, room), now=now)
         ordered: list[Reference] = []
         if self._has_lines:
             ordered = self._agent.dequeue_ordered(self._host_id, instance, limit=_LINE_BATCH, now=now)

@@ -100,7 +100,16 @@ def decide(router: Router, messages: Sequence[Message]) -> Decision:
 
 def find_instances(connection: psycopg.Connection, decision: Decision, messages: Sequence[Message]) -> None:
     """Add the running instances that wait for these messages, and lock their subscriptions until the commit."""
-    router = decision.router
+    if sought := correlation_hashes(decision.router, messages):
+        for hash_, *row in connection.execute(statement("find_instances"), {"hash": list(sought)}):
+            match = InstanceMatch(*row)
+            for position in sought[hash_]:
+                if not _refused(decision, position, messages[position], match.subscription_id, match):
+                    decision.instances.append((position, match))
+
+
+def correlation_hashes(router: Router, messages: Sequence[Message]) -> Mapping[UUID, Sequence[int]]:
+    """By what running instances may wait for messages, and the positions of those messages."""
     sought: defaultdict[UUID, list[int]] = defaultdict(list)
     for correlation, properties in router.correlations.items():
         for position, message in enumerate(messages):
@@ -108,12 +117,7 @@ def find_instances(connection: psycopg.Connection, decision: Decision, messages:
             hash_ = correlation_hash(correlation, properties, promoted, case_sensitive=router.case_sensitive)
             if hash_ is not None:
                 sought[hash_].append(position)
-    if sought:
-        for hash_, *row in connection.execute(statement("find_instances"), {"hash": list(sought)}):
-            match = InstanceMatch(*row)
-            for position in sought[hash_]:
-                if not _refused(decision, position, messages[position], match.subscription_id, match):
-                    decision.instances.append((position, match))
+    return sought
 
 
 def refuse_second_answers(decision: Decision, messages: Sequence[Message]) -> None:

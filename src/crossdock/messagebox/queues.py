@@ -31,6 +31,9 @@ logger = logging.getLogger(__name__)
 _DEAD_GRACE = timedelta(seconds=5)
 _BLOCK = ("blocked_until", "blocked_by", "reason")
 _FOR_GOOD = datetime.max.replace(tzinfo=UTC)
+# So few references are claimed together with their messages.
+FEW = 20
+_CLAIM_COLUMNS = 8
 # Larger parts are fetched when they are read: a batch of claims must not fill the memory.
 _HELD_BYTES = 64 * 1024
 
@@ -96,7 +99,7 @@ class Queues(Database):
             "priority": list(PRIORITIES),
             "mark": [0] * len(PRIORITIES),
         }
-        return self._references(self._claiming_rows("dequeue", parameters))
+        return self._references(self._claiming_rows("dequeue_few", {**parameters, "held": _HELD_BYTES}))
 
     def _claim(self, host_id: int, instance: int, marks: Marks, limit: int, now: datetime) -> list[tuple[Any, ...]]:
         """From the line that is this instance's own and from the shared one, the most urgent first."""
@@ -110,9 +113,9 @@ class Queues(Database):
             "priority": [priority for priority in PRIORITIES for _ in range(2)],
             "mark": [start for mark in began for start in (0, mark)],
         }
-        rows = self._claiming_rows("dequeue", parameters)
+        rows = self._claiming_rows("dequeue_few" if limit <= FEW else "dequeue", {**parameters, "held": _HELD_BYTES})
         highest: dict[int, int] = {}
-        for priority, sequence, *_, line, _ in rows:
+        for priority, sequence, _, _, _, _, line, *_ in rows:
             if line == 0:
                 highest[priority] = max(sequence, highest.get(priority, 0))
         marks.claimed(began, highest, settled=settled)
@@ -320,10 +323,16 @@ class Queues(Database):
         return bytes(rows[0][0])
 
     def _references(self, rows: list[tuple[Any, ...]]) -> list[Reference]:
-        messages = self.messages([row[2] for row in rows]) if rows else {}
+        messages: dict[UUID, Message] = {}
+        for row in rows:
+            if len(row) > _CLAIM_COLUMNS and row[-1] is not None:
+                context, name, body = row[_CLAIM_COLUMNS:]
+                messages[row[2]] = Message(MessageId(row[2]), Context.from_json(context), (Part(name, body),))
+        missing = {row[2] for row in rows} - messages.keys()
+        messages |= self.messages(list(missing)) if missing else {}
         return [
             Reference(sequence, service, attempt, messages[message], line, instance, subscription)
-            for _, sequence, message, subscription, service, attempt, line, instance in rows
+            for _, sequence, message, subscription, service, attempt, line, instance, *_ in rows
             if message in messages  # else we were taken for dead meanwhile, and somebody else is done with it
         ]
 

@@ -420,3 +420,38 @@ BEGIN
     END IF;
 END $$;
 COMMENT ON FUNCTION check_epoch IS 'the last step of publishing, where the answer is not waited for: it fails if the epoch has moved';
+
+CREATE FUNCTION publish_few(
+    message_ids uuid[], contexts json[], part_of uuid[], part_ids uuid[], names text[], bodies bytea[],
+    hosts smallint[], lines integer[], priorities smallint[], references_to uuid[], subscriptions bigint[],
+    services integer[], publishing integer, matched bigint, read_by bigint
+) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    active reference_log;
+BEGIN
+    -- First something is written, and the transaction has its number, before the references draw theirs.
+    INSERT INTO message (id, context, part_count, parts)
+    SELECT message.id, message.context, cardinality(own.parts), own.parts
+      FROM unnest(message_ids, contexts) AS message (id, context)
+     CROSS JOIN LATERAL (SELECT ARRAY(SELECT part.id
+                                        FROM unnest(part_of, part_ids) WITH ORDINALITY AS part (message_id, id, number)
+                                       WHERE part.message_id = message.id
+                                       ORDER BY part.number) AS parts) AS own;
+    INSERT INTO part (id, name, body, size, fragments)
+    SELECT part.id, part.name, part.body, length(part.body), 0 FROM unnest(part_ids, names, bodies) AS part (id, name, body);
+    INSERT INTO queue (host_id, line, priority, message_id, subscription_id, service_id)
+    SELECT * FROM unnest(hosts, lines, priorities, references_to, subscriptions, services);
+    SELECT * INTO active FROM reference_log;
+    IF active.message = 1 THEN
+        INSERT INTO message_ref_log_1 SELECT id, count(*) FROM unnest(references_to) AS reference (id) GROUP BY id;
+    ELSE
+        INSERT INTO message_ref_log_2 SELECT id, count(*) FROM unnest(references_to) AS reference (id) GROUP BY id;
+    END IF;
+    IF active.part = 1 THEN
+        INSERT INTO part_ref_log_1 SELECT id, 1 FROM unnest(part_ids) AS part (id);
+    ELSE
+        INSERT INTO part_ref_log_2 SELECT id, 1 FROM unnest(part_ids) AS part (id);
+    END IF;
+    PERFORM check_epoch(publishing, matched, read_by);
+END $$;
+COMMENT ON FUNCTION publish_few IS 'a few messages, all of which go to queues: everything that publishing writes, in one round trip';

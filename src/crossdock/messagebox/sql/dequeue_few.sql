@@ -1,0 +1,30 @@
+-- The same as dequeue, with the messages, where they have one small part: for a few references another round trip would take
+-- longer than sending a body twice.
+WITH ready AS (
+    DELETE FROM {queue}
+     WHERE ctid = ANY (ARRAY(SELECT found.place
+                               FROM unnest(%(line)s::integer[], %(priority)s::smallint[], %(mark)s::bigint[])
+                                    AS start (line, priority, sequence),
+                                    LATERAL (SELECT ctid AS place
+                                               FROM {queue}
+                                              WHERE host_id = %(host)s
+                                                AND line = start.line
+                                                AND priority = start.priority
+                                                AND sequence >= start.sequence
+                                              ORDER BY sequence
+                                              LIMIT %(limit)s
+                                                FOR UPDATE SKIP LOCKED) AS found
+                              LIMIT %(limit)s))
+    RETURNING *
+), taken AS (
+    INSERT INTO {claimed} (host_id, sequence, priority, message_id, subscription_id, service_id, attempt, line,
+                           instance_id, claimed_by, claimed_at)
+    SELECT host_id, sequence, priority, message_id, subscription_id, service_id, attempt, line, instance_id,
+           %(instance)s, %(now)s
+      FROM ready
+    RETURNING priority, sequence, message_id, subscription_id, service_id, attempt, line, instance_id
+)
+SELECT taken.*, message.context::text, part.name, part.body
+  FROM taken
+  LEFT JOIN message ON message.id = taken.message_id AND message.part_count = 1
+  LEFT JOIN part ON part.id = message.parts[1] AND part.size <= %(held)s AND part.fragments = 0;
