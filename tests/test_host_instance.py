@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from queue import SimpleQueue
 from threading import Event, Lock, Thread
@@ -414,7 +414,7 @@ def test_batches_do_not_become_small_where_each_takes_its_time(agent: Agent) -> 
     publish(agent, *[{"Region": "NO"}] * 2_000)
     bulk = Bulk()
 
-    with running(agent, bulk):
+    with running(agent, bulk, lambda: datetime.now(UTC)):
         until(lambda: sum(bulk.sizes) == 2_000)
 
     assert len(bulk.sizes) < 200

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any
-from uuid import UUID
 
 import pytest
 
@@ -17,9 +16,9 @@ from crossdock.errors import TransientError
 from crossdock.host import isolated as host_isolated
 from crossdock.host.isolated import TOKEN, IsolatedInstance
 from crossdock.host.publisher import Publisher
-from crossdock.message.message import Message
 from crossdock.messagebox import queues
 from crossdock.messagebox.agent import Agent
+from crossdock.messagebox.rows import Reference
 from crossdock.receive.interchange import Interchange
 from express import a_message, deploy, port, publish, rows
 from walk import until
@@ -30,9 +29,11 @@ class UnluckyAgent(Agent):
 
     fails: str | None = None
 
-    def messages(self, ids: Sequence[UUID]) -> dict[UUID, Message]:
-        self._fail("messages")
-        return super().messages(ids)
+    def dequeue_responses(self, host_id: int, instance: int, *, limit: int, now: datetime) -> list[Reference]:
+        claimed = super().dequeue_responses(host_id, instance, limit=limit, now=now)
+        if claimed:
+            self._fail("dequeue_responses")
+        return claimed
 
     def complete(self, host_id: int, instance: int, sequences: Sequence[int], *, now: datetime) -> None:
         self._fail("complete")
@@ -98,7 +99,7 @@ def stranded(agent: Agent) -> list[tuple[Any, ...]]:
 def test_response_whose_claim_was_not_heard_of_is_suspended_and_the_client_told_at_once(agent: UnluckyAgent) -> None:
     with isolated(agent) as instance:
         with pytest.raises(TransientError):
-            asyncio.run(ask(agent, instance, lambda: answer(agent, fails="messages")))
+            asyncio.run(ask(agent, instance, lambda: answer(agent, fails="dequeue_responses")))
         agent.release_dead(agent.hosts()["Default"])
 
         until(lambda: stranded(agent) == [])

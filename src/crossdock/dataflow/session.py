@@ -84,7 +84,7 @@ def start_spark(settings: Settings) -> Spark:
     conf = SparkConf(loadDefaults=False)
     for name, value in (_configuration(folder, settings) | settings.spark_conf).items():
         conf.set(name, value)
-    logging.getLogger().addFilter(_not_of_py4j)
+    _silence_py4j()
     interrupt = signal.getsignal(signal.SIGINT)
     try:
         with log.open("ab") as output:
@@ -105,8 +105,15 @@ def start_spark(settings: Settings) -> Spark:
     return Spark(SparkSession(context), java, gateway.proc, folder, log, link)
 
 
+def _silence_py4j() -> None:
+    """It logs tracebacks when Java is gone, some by the root logger; we say so ourselves, in one sentence."""
+    logging.getLogger().addFilter(_not_of_py4j)
+    logger = logging.getLogger("py4j")
+    logger.addHandler(logging.NullHandler())
+    logger.propagate = False
+
+
 def _not_of_py4j(record: logging.LogRecord) -> bool:
-    """Py4J logs a traceback when Java is gone; we say so ourselves, in one sentence."""
     return "py4j" not in record.pathname
 
 

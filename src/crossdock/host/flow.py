@@ -19,6 +19,7 @@ SHARE_SECONDS = 0.005
 LARGEST_SHARE = 500
 SLOW_SECONDS = 0.1
 _MOST_HELD = 3_000  # what a host instance takes at most: a quick service need not put anything aside
+_LEAST_BATCH = 64
 NO_ROOM = "The partner takes no more at once."
 _SOONEST, LATEST = timedelta(seconds=1), timedelta(seconds=60)
 
@@ -139,7 +140,8 @@ class Flow:
 
     def _most(self) -> int:
         """About a second's work, and enough to keep everybody busy."""
-        return min(_MOST_HELD, max(2 * self.limit, int(self.limit / self.pace)))
+        least = _LEAST_BATCH if self.batches else 2
+        return min(_MOST_HELD, max(least * self.limit, int(self.limit / self.pace)))
 
 
 def share_size(pace: float) -> int:

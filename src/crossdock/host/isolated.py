@@ -90,7 +90,9 @@ class IsolatedInstance:
         self._problem: BaseException | None = None
 
     def start(self) -> None:
+        """TransientError if the MessageBox is away: a request must not come before there is somebody to wait for it."""
         self._agent.correlate([TOKEN])
+        self._hold()
         for thread in self._threads:
             thread.start()
 
