@@ -32,8 +32,8 @@ from crossdock.messagebox.decide import (
 )
 from crossdock.messagebox.lifeline import channel
 from crossdock.messagebox.rows import Published, storable
-from crossdock.messagebox.statement import host_statement, statement
-from crossdock.messagebox.store import active_logs, are_few, array_text, few_rows, log_references, ones, part_ids, store
+from crossdock.messagebox.statement import array_text, host_statement, statement
+from crossdock.messagebox.store import active_logs, are_few, few_rows, log_references, ones, part_ids, store
 from crossdock.receive.interchange import Awaited, Interchange, Settled
 from crossdock.subscription.correlation import correlation_hash, shown_values
 from crossdock.subscription.router import Router
@@ -158,7 +158,9 @@ def notify(connection: psycopg.Connection, hosts: Iterable[int]) -> None:
     channels = [channel(host) for host in hosts]
     if channels:
         try:
-            connection.execute("SELECT pg_notify(channel, '') FROM unnest(%s::text[]) AS channel", [channels])
+            connection.execute(
+                "SELECT pg_notify(channel, '') FROM unnest(%s::text[]) AS channel", [array_text(channels)]
+            )
         except psycopg.Error as error:
             logger.debug("The hosts were not woken: %s", error)
 

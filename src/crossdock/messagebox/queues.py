@@ -23,7 +23,7 @@ from crossdock.messagebox.lifeline import INSTANCE_LOCK, Lifeline
 from crossdock.messagebox.marks import PRIORITIES, Marks
 from crossdock.messagebox.publish import SUBSCRIPTION_LOCK, notify
 from crossdock.messagebox.rows import Reference, storable
-from crossdock.messagebox.statement import host_statement, statement
+from crossdock.messagebox.statement import array_text, host_statement, statement
 from crossdock.messagebox.store import FragmentStream
 
 logger = logging.getLogger(__name__)
@@ -95,9 +95,9 @@ class Queues(Database):
             "instance": instance,
             "limit": limit,
             "now": now,
-            "line": [-instance] * len(PRIORITIES),
-            "priority": list(PRIORITIES),
-            "mark": [0] * len(PRIORITIES),
+            "line": array_text([-instance] * len(PRIORITIES)),
+            "priority": array_text(PRIORITIES),
+            "mark": array_text([0] * len(PRIORITIES)),
         }
         return self._references(self._claiming_rows("dequeue_few", {**parameters, "held": _HELD_BYTES}))
 
@@ -109,9 +109,9 @@ class Queues(Database):
             "instance": instance,
             "limit": limit,
             "now": now,
-            "line": [-instance, 0] * len(PRIORITIES),
-            "priority": [priority for priority in PRIORITIES for _ in range(2)],
-            "mark": [start for mark in began for start in (0, mark)],
+            "line": array_text([-instance, 0] * len(PRIORITIES)),
+            "priority": array_text(priority for priority in PRIORITIES for _ in range(2)),
+            "mark": array_text(start for mark in began for start in (0, mark)),
         }
         rows = self._claiming_rows("dequeue_few" if limit <= FEW else "dequeue", {**parameters, "held": _HELD_BYTES})
         highest: dict[int, int] = {}
@@ -244,7 +244,7 @@ class Queues(Database):
 
     def give_back(self, host_id: int, instance: int, sequences: Sequence[int]) -> None:
         """Put claimed references back as they were: they have not been tried."""
-        parameters = {"host": host_id, "instance": instance, "sequence": list(sequences), "tried": None}
+        parameters = {"host": host_id, "instance": instance, "sequence": array_text(sequences), "tried": None}
         with self._services_held_still() as connection:
             connection.execute(host_statement("give_back", host_id), parameters)
         self._marks[host_id].reset()
@@ -338,9 +338,9 @@ class Queues(Database):
 
 
 def _settlement(host_id: int, instance: int, sequences: Sequence[int], now: datetime) -> dict[str, Any]:
-    return {"host": host_id, "instance": instance, "sequence": list(sequences), "now": now}
+    return {"host": host_id, "instance": instance, "sequence": array_text(sequences), "now": now}
 
 
 def _settle(connection: psycopg.Connection, verb: str, parameters: dict[str, Any], sequences: Sequence[int]) -> None:
     if sequences:
-        connection.execute(host_statement(verb, parameters["host"]), {**parameters, "sequence": list(sequences)})
+        connection.execute(host_statement(verb, parameters["host"]), {**parameters, "sequence": array_text(sequences)})

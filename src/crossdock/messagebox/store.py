@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
 from io import BufferedReader, RawIOBase
 from itertools import chain
@@ -16,7 +16,7 @@ import psycopg
 
 from crossdock.message.message import Message, Part, StreamedPart
 from crossdock.messagebox.copy import copy_columns, copy_rows, copy_tuples, in_pipeline, length, uuid_array
-from crossdock.messagebox.statement import log_statement, statement
+from crossdock.messagebox.statement import array_text, log_statement, statement
 
 PART_LIMIT_BYTES = 1024 * 1024
 _FEW, _SMALL_BYTES = 16, 64 * 1024
@@ -56,11 +56,6 @@ def are_few(messages: Sequence[Message]) -> bool:
     return len(messages) <= _FEW and all(
         isinstance(part, Part) and len(part.body) <= _SMALL_BYTES for message in messages for part in message.parts
     )
-
-
-def array_text(values: Iterable[int | UUID]) -> str:
-    """An array as PostgreSQL writes it. What psycopg does with a list takes longer than all the rest."""
-    return "{" + ",".join(map(str, values)) + "}"
 
 
 def few_rows(messages: Sequence[Message]) -> dict[str, list[Any] | str]:
