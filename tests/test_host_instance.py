@@ -462,3 +462,34 @@ def test_all_that_is_due_comes_back_at_once(agent: Agent, monkeypatch: pytest.Mo
 
     with running(agent, Partner()):
         until(lambda: at_ports(agent, "delivered") == {"A": 2_500})
+
+
+def test_instance_that_has_its_hands_full_says_so_and_takes_no_more_until_there_is_room(
+    agent: Agent, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host_instance, "_IN_MEMORY", 10)
+    deploy(agent, port("A", "Region = 'NO'"))
+    publish_named(agent, *(f"m{n}" for n in range(40)))
+    go = Event()
+
+    def answer(_: str, __: int) -> Outcome:
+        assert go.wait(60)
+        return Complete()
+
+    partner = Partner(answer)
+    with running(agent, partner, lambda: datetime.now(UTC)):
+        until(lambda: any("throttled" in each["state"] for each in instances(agent)), 30)
+        assert 10 <= instances(agent)[0]["in_hand"] <= 20  # two threads claim
+        assert count(database, "queue") >= 20
+        go.set()
+        until(lambda: len(partner.got) == 40, 60)
+        until(lambda: instances(agent)[0]["state"] == "running", 30)
+
+    assert Counter(partner.got) == Counter(f"m{n}" for n in range(40))
+
+
+def instances(agent: Agent) -> list[dict[str, Any]]:
+    """What the instances of the default host say of themselves."""
+    [row] = [row for row in agent.list_hosts() if row["name"] == "Default"]
+    found: list[dict[str, Any]] = row["instances"]
+    return found
