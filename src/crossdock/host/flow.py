@@ -19,7 +19,7 @@ SHARE_SECONDS = 0.005
 LARGEST_SHARE = 500
 SLOW_SECONDS = 0.1
 _MOST_HELD = 3_000  # what a host instance takes at most: a quick service need not put anything aside
-_LEAST_BATCH = 64
+_LEAST, _LEAST_BATCH = 2, 64  # for each delivery at once
 NO_ROOM = "The partner takes no more at once."
 _SOONEST, LATEST = timedelta(seconds=1), timedelta(seconds=60)
 
@@ -128,7 +128,8 @@ class Flow:
     def put_aside(self, now: datetime) -> datetime:
         """When one more that has to wait may have its turn: they are spread as they can be delivered."""
         with self._lock:
-            earliest, latest = now + _SOONEST, now + LATEST
+            ahead = timedelta(seconds=self._held * self.pace / self.limit)  # what is in memory goes first
+            earliest, latest = now + min(max(_SOONEST, ahead), LATEST), now + LATEST
             due = min(max(earliest, self._free_at or earliest), latest)
             self._free_at = due + timedelta(seconds=self.pace / self.limit)
             return due
@@ -140,7 +141,7 @@ class Flow:
 
     def _most(self) -> int:
         """About a second's work, and enough to keep everybody busy."""
-        least = _LEAST_BATCH if self.batches else 2
+        least = _LEAST_BATCH if self.batches else _LEAST
         return min(_MOST_HELD, max(least * self.limit, int(self.limit / self.pace)))
 
 
