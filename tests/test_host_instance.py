@@ -1,19 +1,16 @@
-"""Host instances at work: they deliver everything, retry, suspend, keep order, share, stop, and outlive their connections."""
+"""Host instances at work: they deliver everything, retry, suspend, share, stop, and outlive their connections."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable
+from contextlib import ExitStack
+from datetime import timedelta
 from decimal import Decimal
 from queue import SimpleQueue
-from threading import Event, Lock, Thread
+from threading import Event, Thread
 from typing import Any
-from uuid import uuid4
 
-import psycopg
 import pytest
 
 from box import NOW, count
@@ -22,17 +19,14 @@ from crossdock.host import instance as host_instance
 from crossdock.host import workers as host_workers
 from crossdock.host.instance import HostInstance
 from crossdock.host.outcome import Complete, Outcome, Retry, Service, Suspend
-from crossdock.message.message import Message, Part
 from crossdock.message.property import Value
 from crossdock.messagebox import queues
 from crossdock.messagebox.agent import Agent
-from crossdock.messagebox.queues import LineOutcome
-from crossdock.messagebox.statement import statement
 from express import a_message, at_ports, deploy, kinds, living, port, publish, rows, unbalanced
+from service import Clock, Partner, publish_named, running, settled
 from walk import until
 
 FIVE_MINUTES = timedelta(minutes=5)
-LATER = NOW + FIVE_MINUTES
 
 
 @pytest.fixture(autouse=True)
@@ -41,62 +35,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queues, "_DEAD_GRACE", timedelta(0))
     monkeypatch.setattr(host_instance, "_UPKEEP_SECONDS", 0.05)
     monkeypatch.setattr(host_instance, "_RECONNECT_SECONDS", 0.05)
-
-
-class Partner:
-    """A service outside: remembers what it got, in the order it got it, and answers as the test wants it to."""
-
-    in_flight = None
-
-    def __init__(self, answer: Callable[[str, int], Outcome] | None = None) -> None:
-        self._answer = answer or (lambda _, __: Complete())
-        self._lock = Lock()
-        self.got: list[str] = []
-        self.attempts: list[tuple[str, int]] = []
-        self.heard = Event()
-
-    def deliver(self, message: Message, *, attempt: int, now: datetime) -> Outcome:
-        assert now.tzinfo is not None
-        name = message.body.decode()
-        outcome = self._answer(name, attempt)
-        with self._lock:
-            self.attempts.append((name, attempt))
-            if isinstance(outcome, Complete):
-                self.got.append(name)
-        self.heard.set()
-        return outcome
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = NOW
-
-    def __call__(self) -> datetime:
-        return self.now
-
-
-@contextmanager
-def running(
-    agent: Agent, service: Service | None, clock: Callable[[], datetime] | None = None, workers: int = 4
-) -> Iterator[HostInstance]:
-    """An instance of the default host whose every service is this one."""
-    made = HostInstance(agent, agent.hosts()["Default"], lambda _: service, workers=workers, clock=clock or Clock())
-    made.start()
-    try:
-        yield made
-        made.check()
-    finally:
-        made.stop()
-
-
-def publish_named(agent: Agent, *names: str) -> None:
-    publish(agent, *(a_message(agent, {"Region": "NO"}, parts=[Part("body", name.encode())]) for name in names))
-
-
-def settled(agent: Agent) -> bool:
-    """Whether nothing is ready or claimed; what waits or is suspended stays."""
-    statistics = agent.statistics()
-    return not (statistics.ready or statistics.claimed)
 
 
 def test_everything_is_delivered_retried_or_suspended_as_the_service_says(agent: Agent, database: str) -> None:
@@ -162,85 +100,6 @@ def test_service_that_cannot_be_looked_up_for_a_moment_is_tried_again(agent: Age
         made.check()
     finally:
         made.stop()
-
-
-def test_ordered_port_delivers_in_order_and_waits_behind_the_one_that_failed(agent: Agent, database: str) -> None:
-    names = [f"{n:03}" for n in range(250)]
-    down = Event()
-    down.set()
-
-    def answer(name: str, _: int) -> Outcome:
-        if name == "007":
-            return Suspend("refused")
-        return Retry(LATER, "down") if name == "120" and down.is_set() else Complete()
-
-    deploy(agent, port("Line", "Region = 'NO'", ordered=True))
-    publish_named(agent, *names[:200])
-    partner, clock = Partner(answer), Clock()
-
-    with running(agent, partner, clock, workers=4), running(agent, partner, clock, workers=4):
-        until(lambda: ("120", 0) in partner.attempts and agent.idle(agent.hosts()["Default"], now=clock.now), 30)
-        publish_named(agent, *names[200:])
-        assert partner.got == [name for name in names[:120] if name != "007"]
-        down.clear()
-        clock.now = LATER
-        until(lambda: len(partner.got) == 249, 30)
-        until(lambda: count(database, "claimed") == 0, 30)
-
-    assert partner.got == [name for name in names if name != "007"]
-    assert [each for each in partner.attempts if each[0] == "120"] == [("120", 0), ("120", 1)]
-    assert kinds(agent) == [("send", "Line")]
-    assert rows(database, "SELECT held_by, blocked_until FROM ordered_line") == [(None, None)]
-    assert unbalanced(database) == []
-
-
-def test_line_whose_references_vanish_while_it_is_taken_is_not_held_for_nothing(agent: Agent, database: str) -> None:
-    deploy(agent, port("Line", "Region = 'NO'", ordered=True))
-    publish_named(agent, "vanishes")
-    host, process = agent.hosts()["Default"], uuid4()
-    with psycopg.connect(database, options="-csearch_path=crossdock") as ending, ThreadPoolExecutor(1) as pool:
-        ending.execute("UPDATE queue SET instance_id = %s", [process])
-        ending.commit()
-        with living(agent) as life:
-            ending.execute(statement("discard"), {"instance": [process]})
-            claiming = pool.submit(agent.dequeue_ordered, host, life.instance, limit=10, now=NOW)
-            until(lambda: bool(rows(database, "SELECT FROM pg_locks WHERE NOT granted")), 10)
-            ending.commit()
-            assert claiming.result() == []
-
-            publish_named(agent, "follows")
-
-            assert [each.message.body for each in agent.dequeue_ordered(host, life.instance, limit=10, now=NOW)] == [
-                b"follows"
-            ]
-    assert kinds(agent) == [("discarded", "Line")]
-
-
-def test_lease_of_an_ordered_line_comes_free_with_its_dead_holder_and_order_is_kept(
-    agent: Agent, database: str
-) -> None:
-    deploy(agent, port("Line", "Region = 'NO'", ordered=True))
-    publish_named(agent, "1", "2", "3")
-    host = agent.hosts()["Default"]
-    with living(agent) as dying, living(agent) as alive:
-        taken = agent.dequeue_ordered(host, dying.instance, limit=2, now=NOW)
-        agent.release_dead(host)
-        assert agent.dequeue_ordered(host, alive.instance, limit=9, now=NOW) == []
-        dying.end()
-
-        def freed() -> bool:
-            agent.release_dead(host)
-            return count(database, "claimed") == 0
-
-        until(freed, 10)
-        again = agent.dequeue_ordered(host, alive.instance, limit=9, now=NOW)
-        late = LineOutcome(completed=[each.sequence for each in taken])
-        agent.settle_line(host, dying.instance, taken[0].service_id, late, now=NOW)
-        assert agent.dequeue_ordered(host, dying.instance, limit=9, now=NOW) == []
-
-    assert [(each.message.body, each.attempt) for each in again] == [(b"1", 1), (b"2", 1), (b"3", 0)]
-    assert agent.statistics().delivered == 0
-    assert unbalanced(database) == []
 
 
 def test_stop_finishes_what_has_begun_and_gives_back_the_rest_untouched(agent: Agent, database: str) -> None:
@@ -392,44 +251,6 @@ def able(question: Callable[[], bool]) -> bool:
         return False
 
 
-class Bulk(Partner):
-    """A partner for whom a batch takes as long as one message."""
-
-    batches = True
-
-    def __init__(self, answer: Callable[[int], list[Outcome]] | None = None) -> None:
-        super().__init__()
-        self._batch = answer or (lambda size: [Complete()] * size)
-        self.sizes: list[int] = []
-
-    def deliver_batch(self, messages: Sequence[tuple[Message, int]], *, now: datetime) -> Sequence[Outcome]:
-        assert now.tzinfo is not None
-        Event().wait(0.02)
-        self.sizes.append(len(messages))
-        return self._batch(len(messages))
-
-
-def test_batches_do_not_become_small_where_each_takes_its_time(agent: Agent) -> None:
-    deploy(agent, port("A", "Region = 'NO'"))
-    publish(agent, *[{"Region": "NO"}] * 2_000)
-    bulk = Bulk()
-
-    with running(agent, bulk, lambda: datetime.now(UTC)):
-        until(lambda: sum(bulk.sizes) == 2_000)
-
-    assert len(bulk.sizes) < 200
-
-
-def test_batch_with_fewer_outcomes_than_messages_is_suspended(agent: Agent) -> None:
-    deploy(agent, port("A", "Region = 'NO'"))
-    publish(agent, {"Region": "NO"}, {"Region": "NO"})
-
-    with running(agent, Bulk(lambda size: [Complete()] * (size - 1))):
-        until(lambda: settled(agent))
-
-    assert kinds(agent) == [("send", "A"), ("send", "A")]
-
-
 def test_service_that_says_nothing_has_its_message_suspended(agent: Agent) -> None:
     deploy(agent, port("A", "Region = 'NO'"))
     publish_named(agent, "silent")
@@ -462,34 +283,3 @@ def test_all_that_is_due_comes_back_at_once(agent: Agent, monkeypatch: pytest.Mo
 
     with running(agent, Partner()):
         until(lambda: at_ports(agent, "delivered") == {"A": 2_500})
-
-
-def test_instance_that_has_its_hands_full_says_so_and_takes_no_more_until_there_is_room(
-    agent: Agent, database: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(host_instance, "_IN_MEMORY", 10)
-    deploy(agent, port("A", "Region = 'NO'"))
-    publish_named(agent, *(f"m{n}" for n in range(40)))
-    go = Event()
-
-    def answer(_: str, __: int) -> Outcome:
-        assert go.wait(60)
-        return Complete()
-
-    partner = Partner(answer)
-    with running(agent, partner, lambda: datetime.now(UTC)):
-        until(lambda: any("throttled" in each["state"] for each in instances(agent)), 30)
-        assert 10 <= instances(agent)[0]["in_hand"] <= 20  # two threads claim
-        assert count(database, "queue") >= 20
-        go.set()
-        until(lambda: len(partner.got) == 40, 60)
-        until(lambda: instances(agent)[0]["state"] == "running", 30)
-
-    assert Counter(partner.got) == Counter(f"m{n}" for n in range(40))
-
-
-def instances(agent: Agent) -> list[dict[str, Any]]:
-    """What the instances of the default host say of themselves."""
-    [row] = [row for row in agent.list_hosts() if row["name"] == "Default"]
-    found: list[dict[str, Any]] = row["instances"]
-    return found

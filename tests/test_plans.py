@@ -1,7 +1,7 @@
 """EXPLAIN guards: over a large spool every statement of the hot path goes by its index, and reads no large table whole.
 
-Planned in sessions that are set up as the agent's are. Each statement is planned with real parameters, once for their values and once for any values: psycopg prepares what it
-runs often, and PostgreSQL may then keep one plan for all.
+Planned in sessions that are set up as the agent's are. Each statement is planned with real parameters, once for their
+values and once for any values: psycopg prepares what it runs often, and PostgreSQL may then keep one plan for all.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -112,10 +113,12 @@ IDS = [uuid(n) for n in range(1, 21)]
 REASONS = ["why"] * len(CLAIMED)
 CLAIM = {"host": HOST, "instance": INSTANCE, "limit": 500, "now": NOW}
 SETTLEMENT = {"host": HOST, "instance": INSTANCE, "sequence": CLAIMED, "now": NOW}
+ALL_SERVICES = {"services": [], "only": False}
 STARTS = {
     "line": [-INSTANCE, 0] * len(PRIORITIES),
     "priority": [priority for priority in PRIORITIES for _ in range(2)],
     "mark": [start for _ in PRIORITIES for start in (0, MESSAGES)],
+    **ALL_SERVICES,
 }
 PUBLICATIONS = {
     "sequence": SOURCES,
@@ -130,7 +133,7 @@ DEAD = {"host": HOST, "grace": timedelta(0), "lock": INSTANCE_LOCK}
 STATEMENTS: dict[str, tuple[str, Mapping[str, Any]]] = {
     "dequeue": (host_statement("dequeue", HOST), CLAIM | STARTS),
     "dequeue_few": (host_statement("dequeue_few", HOST), CLAIM | STARTS | {"held": 65536, "limit": 20}),
-    "sweep": (host_statement("sweep", HOST), {"host": HOST, "priority": list(PRIORITIES)}),
+    "sweep": (host_statement("sweep", HOST), {"host": HOST, "priority": list(PRIORITIES), **ALL_SERVICES}),
     "take_line": (host_statement("take_line", HOST), CLAIM),
     "dequeue_line": (host_statement("dequeue_line", HOST), CLAIM | {"line": 2}),
     "complete": (host_statement("complete", HOST), SETTLEMENT),
@@ -146,7 +149,6 @@ STATEMENTS: dict[str, tuple[str, Mapping[str, Any]]] = {
     "release_dead": (host_statement("release_dead", HOST), DEAD),
     "suspend_orphans": (host_statement("suspend_orphans", HOST), {"host": HOST}),
     "busy": (host_statement("busy", HOST), {"host": HOST, "now": NOW}),
-    "put_aside": (host_statement("put_aside", HOST), {"host": HOST, "until": NOW, "reason": "no room"}),
     "load_messages": (statement("load_messages"), {"message": IDS, "limit": 65536}),
     "load_fragment": (statement("load_fragment"), {"part": uuid(10), "number": 1}),
     "load_part": (statement("load_part"), {"part": uuid(1)}),
@@ -240,20 +242,41 @@ def test_queue_that_was_empty_when_it_was_analysed_is_still_read_in_order(
         "INSERT INTO queue (host_id, line, priority, message_id, subscription_id, service_id)"
         f" SELECT {HOST}, n % 2, 5, gen_random_uuid(), 1, 1 FROM generate_series(1, 20000) AS n"
     )
-    with psycopg.connect(database, options="-csearch_path=crossdock", autocommit=True) as connection:
-        connection.execute(fill)
-        connection.execute(f"ANALYZE queue_{HOST}")
-        with psycopg.connect(database, options="-csearch_path=crossdock") as reader:
-            reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-            reader.execute("SELECT count(*) FROM queue")
-            connection.execute("DELETE FROM queue")
-            connection.execute(f"VACUUM ANALYZE queue_{HOST}")
-
-            with agent._claiming() as mine:
-                plan = explain(mine, text, parameters, mode)
-                kinds = [node.kind for node in nodes(mine, plan) if node.index == f"queue_{HOST}_pkey"]
+    with gone_but_kept(database, "queue", fill), agent._claiming() as mine:
+        plan = explain(mine, text, parameters, mode)
+        kinds = [node.kind for node in nodes(mine, plan) if node.index == f"queue_{HOST}_pkey"]
 
     assert set(kinds) <= {"Index Scan", "Index Only Scan"}, kinds
+
+
+@pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
+@pytest.mark.parametrize("verb", ["complete", "retry", "suspend", "give_back", "settle_published"])
+def test_claims_that_are_gone_are_not_read_to_settle_others(agent: Agent, database: str, verb: str, mode: str) -> None:
+    agent.deploy(deployment(**dict.fromkeys(SERVICES, "EXISTS(Region)")))
+    text, parameters = STATEMENTS[verb]
+    fill = (
+        "INSERT INTO claimed (host_id, sequence, priority, message_id, subscription_id, service_id, attempt, claimed_by,"
+        f" claimed_at) SELECT {HOST}, n, 5, gen_random_uuid(), 1, 1, 0, 1, now() FROM generate_series(1, 20000) AS n"
+    )
+    with gone_but_kept(database, "claimed", fill), agent._connection() as mine:
+        plan = explain(mine, text, parameters, mode)
+        whole = [str(node) for node in nodes(mine, plan) if node.reads_all]
+
+    assert whole == []
+
+
+@contextmanager
+def gone_but_kept(database: str, table: str, fill: str) -> Iterator[None]:
+    """A table that was filled and emptied, and found empty, while a reader keeps its rows from being cleaned away."""
+    with psycopg.connect(database, options="-csearch_path=crossdock", autocommit=True) as connection:
+        connection.execute(fill)
+        connection.execute(f"ANALYZE {table}_{HOST}")
+        with psycopg.connect(database, options="-csearch_path=crossdock") as reader:
+            reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            reader.execute(f"SELECT count(*) FROM {table}")
+            connection.execute(f"DELETE FROM {table}")
+            connection.execute(f"VACUUM ANALYZE {table}_{HOST}")
+            yield
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,6 @@ from crossdock.application.store import Store
 from crossdock.dataflow.receive import ReceiveFlow
 from crossdock.dataflow.session import Spark, start_spark
 from crossdock.errors import ApplicationError, HomeInUseError, TransientError, UnavailableError, UsageError
-from crossdock.host.flow import LATEST, NO_ROOM
 from crossdock.host.instance import HostInstance
 from crossdock.maintenance.schedule import Schedule, all_jobs
 from crossdock.maintenance.schedule import run as run_job
@@ -254,11 +253,9 @@ class Runtime:
         return self._nothing_left(self.report("running"))
 
     def _idle(self) -> bool:
-        """Cheap to ask, unlike counting. What only waits for room at a slow partner is still being delivered."""
-        now, hosts = self._clock(), self._agent.hosts().values()
-        if not all(self._agent.idle(host, now=now) for host in hosts):
-            return False
-        return not any(self._agent.put_aside(host, NO_ROOM, until=now + LATEST) for host in hosts)
+        """Cheap to ask, unlike counting. What waits for room at a slow partner is still in its queue."""
+        now = self._clock()
+        return all(self._agent.idle(host, now=now) for host in self._agent.hosts().values())
 
     def _nothing_left(self, statistics: Statistics) -> bool:
         if statistics.unread > self._intake.postponed + self._intake.failing or statistics.ready or statistics.claimed:

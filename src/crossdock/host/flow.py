@@ -1,7 +1,7 @@
 """How the deliveries of one service go: how many at once, how long they take, and what waits for its turn in memory.
 
-A service that is slow holds a bounded number of workers and of messages; the rest of its messages is put aside in the
-MessageBox until there may be room. So the services beside it do not notice.
+A service that is slow holds a bounded number of workers and of messages; the rest of its messages is left in its queue
+until there is room. So the services beside it do not notice.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
 from threading import Lock
 
 from crossdock.messagebox.rows import Reference
@@ -18,10 +17,9 @@ from crossdock.messagebox.rows import Reference
 SHARE_SECONDS = 0.005
 LARGEST_SHARE = 500
 SLOW_SECONDS = 0.1
-_MOST_HELD = 3_000  # what a host instance takes at most: a quick service need not put anything aside
+_MOST_HELD = 3_000  # what a host instance takes at most: a quick service need not leave anything
 _LEAST, _LEAST_BATCH = 2, 64  # for each delivery at once
-NO_ROOM = "The partner takes no more at once."
-_SOONEST, LATEST = timedelta(seconds=1), timedelta(seconds=60)
+_WORTHWHILE = 4  # claim more for it when one part in so many of its room is free
 
 
 @dataclass(eq=False, slots=True)
@@ -68,7 +66,8 @@ class Share:
 class Flow:
     """Of one service at one host instance. `limit` is how many of its shares may be delivered at once.
 
-    Where it takes `batches`, a share is one, and what is there is dealt out evenly.
+    Where it takes `batches`, a share is one, and what is there is dealt out evenly. It is `behind` while more may be in
+    the queue than it has room for: then it is claimed for by itself, as many as there is room.
     """
 
     def __init__(self, limit: int, pace: float, *, batches: bool = False) -> None:
@@ -79,13 +78,15 @@ class Flow:
         self._active: set[Share] = set()
         self._waiting: deque[Share] = deque()
         self._held = 0
-        self._free_at: datetime | None = None
+        self._refilling = False
+        self.behind = False
 
     def admit(self, instance: int, references: Sequence[Reference]) -> tuple[list[Share], Sequence[Reference]]:
-        """What may be held in memory, in shares, and what has to be put aside."""
+        """What may be held in memory, in shares, and what has to go back."""
         with self._lock:
             room = max(0, self._most() - self._held)
             kept = references[:room]
+            self.behind = self.behind or len(references) > room
             self._held += len(kept)
             size = self._share_size(len(kept))
         return cut(instance, kept, size, self), references[room:]
@@ -115,6 +116,7 @@ class Flow:
             while self._waiting and self._held > self._most():
                 share = self._waiting.pop()
                 self._held -= len(share.references)
+                self.behind = True
                 excess.append(share)
             return excess
 
@@ -125,24 +127,47 @@ class Flow:
             self._waiting.clear()
             return drained
 
-    def put_aside(self, now: datetime) -> datetime:
-        """When one more that has to wait may have its turn: they are spread as they can be delivered."""
+    def refill(self) -> int:
+        """How many to claim for it now, if it is behind; `refilled` has to follow if any."""
         with self._lock:
-            ahead = timedelta(seconds=self._held * self.pace / self.limit)  # what is in memory goes first
-            earliest, latest = now + min(max(_SOONEST, ahead), LATEST), now + LATEST
-            due = min(max(earliest, self._free_at or earliest), latest)
-            self._free_at = due + timedelta(seconds=self.pace / self.limit)
-            return due
+            room = self._free() if self.behind and not self._refilling else 0
+            self._refilling = self._refilling or room > 0
+            return room
+
+    def refilled(self, *, caught_up: bool) -> None:
+        """There were fewer than it had room for, or not."""
+        with self._lock:
+            self._refilling = False
+            self.behind = not caught_up
+
+    @property
+    def hungry(self) -> bool:
+        """Whether it is behind and has room."""
+        with self._lock:
+            return self.behind and not self._refilling and self._free() > 0
+
+    @property
+    def few(self) -> int:
+        """How many it holds if these are so few that others need not wait for them, however slow it is."""
+        with self._lock:
+            return self._held if self._held <= self._least() else 0
 
     def _share_size(self, count: int) -> int:
         # Not by the pace alone: where a batch takes as long as one message, that would make them ever smaller.
         dealt = -(-count // self.limit) if self.batches else 1
         return min(LARGEST_SHARE, max(dealt, share_size(self.pace)))
 
+    def _free(self) -> int:
+        """Room for so many, where it is worthwhile to claim them."""
+        room = self._most() - self._held
+        return room if room * _WORTHWHILE >= self._most() else 0
+
     def _most(self) -> int:
         """About a second's work, and enough to keep everybody busy."""
-        least = _LEAST_BATCH if self.batches else _LEAST
-        return min(_MOST_HELD, max(least * self.limit, int(self.limit / self.pace)))
+        return min(_MOST_HELD, max(self._least(), int(self.limit / self.pace)))
+
+    def _least(self) -> int:
+        return (_LEAST_BATCH if self.batches else _LEAST) * self.limit
 
 
 def share_size(pace: float) -> int:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from queue import Empty, SimpleQueue
 from threading import Event, Lock, Thread
 
@@ -77,7 +78,8 @@ class HostInstance:
             count=workers,
             clock=clock,
             stopping=self._stopping,
-            settled=self._line_settled,
+            settled=self._settled,
+            wake=self._wake,
             thread=self._thread,
         )
         self._keeper = self._thread("keep", self._keep)
@@ -139,7 +141,7 @@ class HostInstance:
                 if time.monotonic() >= next_upkeep:
                     self._upkeep()
                     next_upkeep = time.monotonic() + _UPKEEP_SECONDS
-                if self._lifeline.wait(self._polling):
+                if self._lifeline.wait(min(self._polling, self._workers.patience)):
                     self._wake()
             except TransientError as error:
                 logger.warning("Host instance waits for the MessageBox: %s", error)
@@ -174,7 +176,7 @@ class HostInstance:
         return count
 
     def _state(self) -> str:
-        full = self._held >= _IN_MEMORY
+        full = self._free() <= 0
         return f"throttled: {self._held:,} messages in hand, and no more are taken" if full else "running"
 
     def _dead_left_something(self) -> bool:
@@ -215,30 +217,35 @@ class HostInstance:
 
     def _claim(self, limit: int) -> int:
         """Claim what there is room for, and hand it to the workers; gives how many references."""
-        room = _IN_MEMORY - self._held
+        room = self._free()
         if room <= 0:
             self._room.wait(self._polling)
             self._room.clear()
             return 1
         instance, now = self._lifeline.instance, self._clock()
-        references = self._agent.dequeue(self._host_id, instance, limit=min(limit, room), now=now)
-        ordered: list[Reference] = []
-        if self._has_lines:
-            ordered = self._agent.dequeue_ordered(self._host_id, instance, limit=_LINE_BATCH, now=now)
-        with self._counting:
-            self._held += len(references) + len(ordered)
+        dequeue = partial(self._agent.dequeue, self._host_id, instance, now=now)
+        references = self._hold(dequeue(limit=min(limit, room), but=self._workers.behind()))
         if references:
             self._workers.hand_over(instance, references)
-        if ordered:
-            self._workers.hand_over_line(instance, ordered)
-        return len(references) + len(ordered)
+        count = len(references)
+        if self._has_lines:
+            ordered = self._hold(self._agent.dequeue_ordered(self._host_id, instance, limit=_LINE_BATCH, now=now))
+            if ordered:
+                self._workers.hand_over_line(instance, ordered)
+            count += len(ordered)
+        return count + self._workers.refill(
+            instance, lambda services, limit: self._hold(dequeue(limit=limit, only=services))
+        )
+
+    def _free(self) -> int:
+        return _IN_MEMORY + self._workers.few - self._held
+
+    def _hold(self, references: list[Reference]) -> list[Reference]:
+        with self._counting:
+            self._held += len(references)
+        return references
 
     def _settled(self, count: int) -> None:
         with self._counting:
             self._held -= count
         self._room.set()
-
-    def _line_settled(self, count: int) -> None:
-        """Another instance, or this one, may take the line again."""
-        self._settled(count)
-        self._wake()

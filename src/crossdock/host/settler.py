@@ -25,6 +25,7 @@ _RECONNECT_SECONDS = 0.5
 logger = logging.getLogger(__name__)
 
 Delivered = tuple[Reference, Outcome]
+_Told = tuple[Reference, Outcome | None]
 
 
 @dataclass(slots=True)
@@ -35,6 +36,7 @@ class _Settlement:
     retried: list[tuple[int, datetime, str]] = field(default_factory=list)
     postponed: list[tuple[int, datetime, str]] = field(default_factory=list)
     suspended: list[tuple[int, str]] = field(default_factory=list)
+    untried: list[int] = field(default_factory=list)
 
 
 class Settler:
@@ -58,11 +60,15 @@ class Settler:
         self._stopping = stopping
         self._settled = settled
         self._publish_now = publish
-        self._outcomes: SimpleQueue[tuple[int, Sequence[Delivered]] | None] = SimpleQueue()
+        self._outcomes: SimpleQueue[tuple[int, Sequence[_Told]] | None] = SimpleQueue()
 
     def put(self, instance: int, delivered: Sequence[Delivered]) -> None:
         """To be recorded soon."""
         self._outcomes.put((instance, delivered))
+
+    def give_back(self, instance: int, references: Sequence[Reference]) -> None:
+        """To go back to their queue soon: they have not been tried."""
+        self._outcomes.put((instance, [(reference, None) for reference in references]))
 
     def end(self) -> None:
         """There will be no more."""
@@ -102,7 +108,7 @@ class Settler:
                     return
                 self._stopping.wait(_RECONNECT_SECONDS)
 
-    def _next(self) -> list[tuple[int, Sequence[Delivered]]] | None:
+    def _next(self) -> list[tuple[int, Sequence[_Told]]] | None:
         """Wait for one, then take what is there; None when there will be no more."""
         first = self._outcomes.get()
         if first is None:
@@ -122,6 +128,7 @@ class Settler:
         self._agent.retry(self._host_id, instance, settlement.retried, now=now)
         self._agent.postpone(self._host_id, instance, settlement.postponed, now=now)
         self._agent.suspend(self._host_id, instance, settlement.suspended, now=now)
+        self._agent.give_back(self._host_id, instance, settlement.untried)
 
     def _wanted(self, message: Message) -> bool:
         """Whether anybody subscribes to it; if we cannot know now, nobody does."""
@@ -149,8 +156,10 @@ class Settler:
         self._publish_now(interchange)
 
 
-def _add(settlement: _Settlement, reference: Reference, outcome: Outcome) -> None:
+def _add(settlement: _Settlement, reference: Reference, outcome: Outcome | None) -> None:
     match outcome:
+        case None:
+            settlement.untried.append(reference.sequence)
         case Complete():
             settlement.completed.append(reference.sequence)
         case Retry(at, reason):

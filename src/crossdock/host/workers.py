@@ -1,12 +1,13 @@
 """The workers of a host instance: threads that deliver what it has claimed.
 
 Quick services share the workers as they come. One that is slow, takes only so many at once or likes batches has a flow
-of its own, so that it holds neither workers nor memory that others need.
+of its own, so that it holds neither workers nor memory that others need; what there is no room for stays in the queue.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -17,7 +18,7 @@ from threading import Event, Lock, Thread
 from typing import Protocol
 
 from crossdock.errors import TransientError
-from crossdock.host.flow import NO_ROOM, SLOW_SECONDS, Flow, Share, cut, share_size
+from crossdock.host.flow import SLOW_SECONDS, Flow, Share, cut, share_size
 from crossdock.host.outcome import Answer, BatchService, Outcome, Postpone, Retry, Service, Suspend
 from crossdock.host.settler import Delivered, Settler
 from crossdock.messagebox.agent import Agent
@@ -25,7 +26,7 @@ from crossdock.messagebox.queues import LineOutcome
 from crossdock.messagebox.rows import Reference
 
 IN_FLIGHT = 8
-MOST_WORKERS = 256
+MOST_WORKERS = 1_024
 _LONGEST_SHARE_SECONDS = 0.05
 _HOPED_SECONDS = 0.0005
 _RECONNECT_SECONDS = 0.5
@@ -41,7 +42,7 @@ class Services(Protocol):
 
 
 class Workers:
-    """`settled` hears how many references of a line are done with; `failed` hears of what ends a thread."""
+    """`settled` hears how many references are done with; `wake`, that there may be more to claim."""
 
     def __init__(
         self,
@@ -54,6 +55,7 @@ class Workers:
         clock: Callable[[], datetime],
         stopping: Event,
         settled: Callable[[int], None],
+        wake: Callable[[], None],
         thread: Callable[[str, Callable[[], None]], Thread],
     ) -> None:
         self._agent = agent
@@ -64,6 +66,7 @@ class Workers:
         self._clock = clock
         self._stopping = stopping
         self._settled = settled
+        self._wake = wake
         self._thread = thread
         self._ready: SimpleQueue[Share | None] = SimpleQueue()
         self._lock = Lock()
@@ -98,6 +101,39 @@ class Workers:
         for service, mine in restricted.items():
             self._admit(service, instance, mine)
 
+    def behind(self) -> list[int]:
+        """Services of which more is queued than there is room for; others are claimed for without them."""
+        slow = [service for service, (_, flow) in list(self._flows.items()) if flow is not None and flow.behind]
+        return [service for service in slow if self._flow(service) is not None]
+
+    def refill(self, instance: int, claim: Callable[[Sequence[int], int], Sequence[Reference]]) -> int:
+        """Claim for those that are behind what they have room for; gives how many references."""
+        services: defaultdict[Flow, list[int]] = defaultdict(list)
+        for service in self.behind():
+            if (flow := self._flow(service)) is not None:
+                services[flow].append(service)
+        return sum(self._refill(instance, flow, of_flow, claim) for flow, of_flow in services.items())
+
+    def _refill(
+        self, instance: int, flow: Flow, services: list[int], claim: Callable[[Sequence[int], int], Sequence[Reference]]
+    ) -> int:
+        room = flow.refill()
+        if not room:
+            return 0
+        caught_up = False
+        try:
+            references = claim(services, room)
+            caught_up = len(references) < room
+        finally:
+            flow.refilled(caught_up=caught_up)
+        self.hand_over(instance, references)
+        return len(references)
+
+    @property
+    def few(self) -> int:
+        """How many are held for services that hold few: however many such services are slow, others have room."""
+        return sum(flow.few for flow in {flow for _, flow in list(self._flows.values()) if flow is not None})
+
     def hand_over_line(self, instance: int, references: Sequence[Reference]) -> None:
         """Deliver these in their order, under the lease of their line."""
         self._ready.put(Share(instance, references))
@@ -112,14 +148,20 @@ class Workers:
             if share.flow is None and current.line == 0:
                 self._slow(current.service_id, time.monotonic() - share.began)
                 self.hand_over(share.instance, share.take_rest())
-            elif share.flow is not None and not share.flow.batches:
-                share.flow.pace = max(share.flow.pace, time.monotonic() - share.began)
-                for single in cut(share.instance, share.take_rest(), 1, share.flow):
+            elif share.flow is not None:
+                at_once = len(share.references) if share.flow.batches else 1
+                share.flow.pace = max(share.flow.pace, (time.monotonic() - share.began) / at_once)
+                for single in () if share.flow.batches else cut(share.instance, share.take_rest(), 1, share.flow):
                     self._ready.put(single)
-        for service, (_, flow) in list(self._flows.items()):
+        for _, flow in list(self._flows.values()):
             for excess in flow.excess() if flow is not None else ():
-                self._put_aside(service, excess.instance, excess.references)
+                self._settler.give_back(excess.instance, excess.references)
         self._grow(min(MOST_WORKERS, self._count + slow))
+
+    @property
+    def patience(self) -> float:
+        """In so many seconds `tend` is due."""
+        return SLOW_SECONDS / 2 if self._at_work else math.inf
 
     # Flows
 
@@ -164,16 +206,8 @@ class Workers:
             shares, rest = flow.admit(instance, references)
         for share in shares:
             self._ready.put(share)
-        self._put_aside(service_id, instance, rest)
-
-    def _put_aside(self, service_id: int, instance: int, references: Sequence[Reference]) -> None:
-        """There is no room for them in memory: they wait in the MessageBox."""
-        flow = self._flow(service_id)
-        if references and flow is not None:
-            now = self._clock()
-            self._settler.put(instance, [(each, Postpone(flow.put_aside(now), NO_ROOM)) for each in references])
-        elif references:
-            self.hand_over(instance, references)
+        if rest:
+            self._settler.give_back(instance, rest)
 
     # Delivering
 
@@ -228,6 +262,8 @@ class Workers:
             following = share.flow.end(share, delivered=count, let_go=let_go, seconds=seconds)
             if following is not None:
                 self._ready.put(following)
+            if share.flow.hungry:
+                self._wake()
         elif count:
             self._pace = max(seconds / count, 1e-6)
             current = share.current
@@ -328,6 +364,7 @@ class Workers:
         settle = partial(self._agent.settle_line, self._host_id, share.instance, line, settled, now=self._clock())
         self._settler.persist(settle)
         self._settled(total)
+        self._wake()  # somebody may take the line again
 
     # Stopping
 

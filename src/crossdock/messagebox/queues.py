@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -34,6 +34,7 @@ _FOR_GOOD = datetime.max.replace(tzinfo=UTC)
 # So few references are claimed together with their messages.
 FEW = 20
 _CLAIM_COLUMNS = 8
+_EVERYTHING = {"services": "{}", "only": False}
 # Larger parts are fetched when they are read: a batch of claims must not fill the memory.
 _HELD_BYTES = 64 * 1024
 
@@ -62,6 +63,7 @@ class Queues(Database):
     def __init__(self, database: str, *, connections: int) -> None:
         super().__init__(database, connections=connections)
         self._marks: defaultdict[int, Marks] = defaultdict(Marks)
+        self._marks_of: defaultdict[tuple[int, frozenset[int]], Marks] = defaultdict(Marks)
 
     def lifeline(self, host_id: int, class_: str = "messaging") -> Lifeline:
         """The life of a new host instance, of this service class."""
@@ -75,17 +77,30 @@ class Queues(Database):
         except TransientError as error:
             logger.debug("The hosts were not woken, and will look by themselves: %s", error)
 
-    def dequeue(self, host_id: int, instance: int, *, limit: int, now: datetime) -> list[Reference]:
-        """Claim up to `limit` references, in order of priority, with their messages."""
-        marks = self._marks[host_id]
+    def dequeue(
+        self,
+        host_id: int,
+        instance: int,
+        *,
+        limit: int,
+        now: datetime,
+        but: Collection[int] = (),
+        only: Collection[int] = (),
+    ) -> list[Reference]:
+        """Claim up to `limit` references, in order of priority, with their messages.
+
+        All `but` those for these services, or `only` those: a caller that leaves some has to ask for them as well.
+        """
+        marks = self._marks_of[host_id, frozenset(only)] if only else self._marks[host_id]
+        which = {"services": array_text(only or but), "only": bool(only)}
         if marks.sweep_due(idle=False):
-            self._sweep(host_id, marks)
+            self._sweep(host_id, marks, which)
         elif marks.settle_due():
             self._settle_marks(marks)
-        rows = self._claim(host_id, instance, marks, limit, now)
+        rows = self._claim(host_id, instance, marks, limit, now, which)
         if not rows and any(marks.positions) and marks.sweep_due(idle=True):
-            self._sweep(host_id, marks)
-            rows = self._claim(host_id, instance, marks, limit, now)
+            self._sweep(host_id, marks, which)
+            rows = self._claim(host_id, instance, marks, limit, now, which)
         return self._references(sorted(rows, key=lambda row: row[:2]))
 
     def dequeue_responses(self, host_id: int, instance: int, *, limit: int, now: datetime) -> list[Reference]:
@@ -98,10 +113,13 @@ class Queues(Database):
             "line": array_text([-instance] * len(PRIORITIES)),
             "priority": array_text(PRIORITIES),
             "mark": array_text([0] * len(PRIORITIES)),
+            **_EVERYTHING,
         }
         return self._references(self._claiming_rows("dequeue_few", {**parameters, "held": _HELD_BYTES}))
 
-    def _claim(self, host_id: int, instance: int, marks: Marks, limit: int, now: datetime) -> list[tuple[Any, ...]]:
+    def _claim(
+        self, host_id: int, instance: int, marks: Marks, limit: int, now: datetime, which: Mapping[str, Any]
+    ) -> list[tuple[Any, ...]]:
         """From the line that is this instance's own and from the shared one, the most urgent first."""
         began, settled = marks.positions, marks.settled
         parameters = {
@@ -112,6 +130,7 @@ class Queues(Database):
             "line": array_text([-instance, 0] * len(PRIORITIES)),
             "priority": array_text(priority for priority in PRIORITIES for _ in range(2)),
             "mark": array_text(start for mark in began for start in (0, mark)),
+            **which,
         }
         rows = self._claiming_rows("dequeue_few" if limit <= FEW else "dequeue", {**parameters, "held": _HELD_BYTES})
         highest: dict[int, int] = {}
@@ -121,13 +140,13 @@ class Queues(Database):
         marks.claimed(began, highest, settled=settled)
         return rows
 
-    def _sweep(self, host_id: int, marks: Marks) -> None:
+    def _sweep(self, host_id: int, marks: Marks, which: Mapping[str, Any]) -> None:
         """Find the lowest living references."""
         if not marks.sweeping.acquire(blocking=False):
             return  # another thread is at it
         try:
             self._settle_marks_alone(marks)
-            parameters = {"host": host_id, "priority": list(PRIORITIES)}
+            parameters = {"host": host_id, "priority": list(PRIORITIES), **which}
             with self._claiming() as connection:
                 resets, began = marks.resets, time.monotonic()
                 row = connection.execute(host_statement("sweep", host_id), parameters, binary=True).fetchone()
@@ -237,17 +256,13 @@ class Queues(Database):
         [(busy,)] = self._claiming_rows("busy", {"host": host_id, "now": now})
         return not busy
 
-    def put_aside(self, host_id: int, reason: str, *, until: datetime) -> bool:
-        """Whether anything was postponed for this reason, and is due by then."""
-        [(found,)] = self._host_rows("put_aside", {"host": host_id, "reason": reason, "until": until})
-        return bool(found)
-
     def give_back(self, host_id: int, instance: int, sequences: Sequence[int]) -> None:
         """Put claimed references back as they were: they have not been tried."""
-        parameters = {"host": host_id, "instance": instance, "sequence": array_text(sequences), "tried": None}
-        with self._services_held_still() as connection:
-            connection.execute(host_statement("give_back", host_id), parameters)
-        self._marks[host_id].reset()
+        if sequences:
+            parameters = {"host": host_id, "instance": instance, "sequence": array_text(sequences), "tried": None}
+            with self._services_held_still() as connection:
+                connection.execute(host_statement("give_back", host_id), parameters)
+            self._reset_marks(host_id)
 
     def unblock_lines(self, host_id: int) -> None:
         """Let lines go on that a failure stopped, where somebody has dealt with it."""
@@ -274,8 +289,15 @@ class Queues(Database):
             row = connection.execute(host_statement(verb, host_id), parameters).fetchone()
         count = 0 if row is None else int(row[0])
         if count:
-            self._marks[host_id].reset()
+            self._reset_marks(host_id)
         return count
+
+    def _reset_marks(self, host_id: int) -> None:
+        """Rows with old numbers have come back."""
+        self._marks[host_id].reset()
+        for (host, _), marks in list(self._marks_of.items()):
+            if host == host_id:
+                marks.reset()
 
     @contextmanager
     def _services_held_still(self) -> Iterator[psycopg.Connection]:

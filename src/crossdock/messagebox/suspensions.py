@@ -43,7 +43,7 @@ class Suspensions(Queues):
             resumed[message] = resumed.get(message, 0) + 1
             hosts.add(host)
         for host in hosts:
-            self._marks[host].reset()
+            self._reset_marks(host)
         self._notify(hosts)
         return resumed
 

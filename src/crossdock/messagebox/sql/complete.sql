@@ -1,6 +1,7 @@
 -- Settle delivered references. Only rows still claimed by this instance count: after it was taken for dead, its references
 -- are somebody else's. The delta goes into whichever log is active now.
--- They are found one by one in the index and deleted by place: older servers rather read all that is claimed.
+-- They are found one by one in the index and deleted by place, which nothing but the place may decide: else a server may
+-- read all that is claimed, and all that a reader who stays for long keeps from being cleaned away.
 WITH settled AS (
     DELETE FROM {claimed}
      WHERE ctid = ANY (ARRAY (SELECT mine.place
@@ -9,7 +10,7 @@ WITH settled AS (
                                                 FROM {claimed} AS living
                                                WHERE living.host_id = %(host)s AND living.sequence = wanted.sequence
                                                LIMIT 1) AS mine))
-       AND host_id = %(host)s AND claimed_by = %(instance)s
+       AND claimed_by = %(instance)s
     RETURNING service_id, message_id
 ), log_1 AS (
     INSERT INTO message_ref_log_1 (message_id, delta)

@@ -12,6 +12,7 @@ WITH ready AS (
                                                 AND line = start.line
                                                 AND priority = start.priority
                                                 AND sequence >= start.sequence
+                                                AND (service_id = ANY (%(services)s::integer[])) = %(only)s
                                               ORDER BY sequence
                                               LIMIT %(limit)s
                                                 FOR UPDATE SKIP LOCKED) AS found

@@ -1,6 +1,7 @@
 -- Put claimed references back as they were, all but the one that was tried: that one counts its attempt. They go to the
 -- host that has the service now, except what only one host instance may take.
--- They are found one by one in the index and deleted by place: older servers rather read all that is claimed.
+-- They are found one by one in the index and deleted by place, which nothing but the place may decide: else a server may
+-- read all that is claimed, and all that a reader who stays for long keeps from being cleaned away.
 WITH returned AS (
     DELETE FROM {claimed}
      WHERE ctid = ANY (ARRAY (SELECT mine.place
@@ -9,7 +10,7 @@ WITH returned AS (
                                                 FROM {claimed} AS living
                                                WHERE living.host_id = %(host)s AND living.sequence = wanted.sequence
                                                LIMIT 1) AS mine))
-       AND host_id = %(host)s AND claimed_by = %(instance)s
+       AND claimed_by = %(instance)s
     RETURNING *
 )
 INSERT INTO queue (host_id, sequence, priority, message_id, subscription_id, service_id, attempt, line, instance_id)

@@ -1,6 +1,7 @@
 -- Put failed deliveries aside until they are due, at the host that has the service now; the sequence number keeps their
 -- place.
--- They are found one by one in the index and deleted by place: older servers rather read all that is claimed.
+-- They are found one by one in the index and deleted by place, which nothing but the place may decide: else a server may
+-- read all that is claimed, and all that a reader who stays for long keeps from being cleaned away.
 WITH settled AS (
     DELETE FROM {claimed}
      WHERE ctid = ANY (ARRAY (SELECT mine.place
@@ -9,7 +10,7 @@ WITH settled AS (
                                                 FROM {claimed} AS living
                                                WHERE living.host_id = %(host)s AND living.sequence = wanted.sequence
                                                LIMIT 1) AS mine))
-       AND host_id = %(host)s AND claimed_by = %(instance)s
+       AND claimed_by = %(instance)s
     RETURNING *
 )
 INSERT INTO scheduled (host_id, sequence, priority, message_id, subscription_id, service_id, attempt, line, instance_id,

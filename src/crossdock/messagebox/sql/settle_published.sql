@@ -7,7 +7,7 @@ WITH settled AS (
                                                 FROM {claimed} AS living
                                                WHERE living.host_id = %(host)s AND living.sequence = wanted.sequence
                                                LIMIT 1) AS mine))
-       AND host_id = %(host)s AND claimed_by = %(instance)s
+       AND claimed_by = %(instance)s
     RETURNING service_id, message_id, sequence
 ), log_1 AS (
     INSERT INTO message_ref_log_1 (message_id, delta)

@@ -1,6 +1,7 @@
 -- Suspend deliveries that will not work by themselves, and responses that nobody waits for any more. One that stops an
 -- ordered line goes where the line is now: there it is looked for.
--- They are found one by one in the index and deleted by place: older servers rather read all that is claimed.
+-- They are found one by one in the index and deleted by place, which nothing but the place may decide: else a server may
+-- read all that is claimed, and all that a reader who stays for long keeps from being cleaned away.
 WITH settled AS (
     DELETE FROM {claimed}
      WHERE ctid = ANY (ARRAY (SELECT mine.place
@@ -9,7 +10,7 @@ WITH settled AS (
                                                 FROM {claimed} AS living
                                                WHERE living.host_id = %(host)s AND living.sequence = wanted.sequence
                                                LIMIT 1) AS mine))
-       AND host_id = %(host)s AND claimed_by = %(instance)s
+       AND claimed_by = %(instance)s
     RETURNING *
 )
 INSERT INTO suspended (host_id, sequence, kind, message_id, subscription_id, service_id, priority, attempt, line,

@@ -1,0 +1,111 @@
+"""Ordered lines at host instances: in order, one holder at a time, through failures and deaths."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from threading import Event
+from uuid import uuid4
+
+import psycopg
+import pytest
+
+from box import NOW, count
+from crossdock.host import instance as host_instance
+from crossdock.host.outcome import Complete, Outcome, Retry, Suspend
+from crossdock.messagebox import queues
+from crossdock.messagebox.agent import Agent
+from crossdock.messagebox.queues import LineOutcome
+from crossdock.messagebox.statement import statement
+from express import deploy, kinds, living, port, rows, unbalanced
+from service import Clock, Partner, publish_named, running
+from walk import until
+
+LATER = NOW + timedelta(minutes=5)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is due, and what the dead left, is looked for at once."""
+    monkeypatch.setattr(queues, "_DEAD_GRACE", timedelta(0))
+    monkeypatch.setattr(host_instance, "_UPKEEP_SECONDS", 0.05)
+    monkeypatch.setattr(host_instance, "_RECONNECT_SECONDS", 0.05)
+
+
+def test_ordered_port_delivers_in_order_and_waits_behind_the_one_that_failed(agent: Agent, database: str) -> None:
+    names = [f"{n:03}" for n in range(250)]
+    down = Event()
+    down.set()
+
+    def answer(name: str, _: int) -> Outcome:
+        if name == "007":
+            return Suspend("refused")
+        return Retry(LATER, "down") if name == "120" and down.is_set() else Complete()
+
+    deploy(agent, port("Line", "Region = 'NO'", ordered=True))
+    publish_named(agent, *names[:200])
+    partner, clock = Partner(answer), Clock()
+
+    with running(agent, partner, clock, workers=4), running(agent, partner, clock, workers=4):
+        until(lambda: ("120", 0) in partner.attempts and agent.idle(agent.hosts()["Default"], now=clock.now), 30)
+        publish_named(agent, *names[200:])
+        assert partner.got == [name for name in names[:120] if name != "007"]
+        down.clear()
+        clock.now = LATER
+        until(lambda: len(partner.got) == 249, 30)
+        until(lambda: count(database, "claimed") == 0, 30)
+
+    assert partner.got == [name for name in names if name != "007"]
+    assert [each for each in partner.attempts if each[0] == "120"] == [("120", 0), ("120", 1)]
+    assert kinds(agent) == [("send", "Line")]
+    assert rows(database, "SELECT held_by, blocked_until FROM ordered_line") == [(None, None)]
+    assert unbalanced(database) == []
+
+
+def test_line_whose_references_vanish_while_it_is_taken_is_not_held_for_nothing(agent: Agent, database: str) -> None:
+    deploy(agent, port("Line", "Region = 'NO'", ordered=True))
+    publish_named(agent, "vanishes")
+    host, process = agent.hosts()["Default"], uuid4()
+    with psycopg.connect(database, options="-csearch_path=crossdock") as ending, ThreadPoolExecutor(1) as pool:
+        ending.execute("UPDATE queue SET instance_id = %s", [process])
+        ending.commit()
+        with living(agent) as life:
+            ending.execute(statement("discard"), {"instance": [process]})
+            claiming = pool.submit(agent.dequeue_ordered, host, life.instance, limit=10, now=NOW)
+            until(lambda: bool(rows(database, "SELECT FROM pg_locks WHERE NOT granted")), 10)
+            ending.commit()
+            assert claiming.result() == []
+
+            publish_named(agent, "follows")
+
+            assert [each.message.body for each in agent.dequeue_ordered(host, life.instance, limit=10, now=NOW)] == [
+                b"follows"
+            ]
+    assert kinds(agent) == [("discarded", "Line")]
+
+
+def test_lease_of_an_ordered_line_comes_free_with_its_dead_holder_and_order_is_kept(
+    agent: Agent, database: str
+) -> None:
+    deploy(agent, port("Line", "Region = 'NO'", ordered=True))
+    publish_named(agent, "1", "2", "3")
+    host = agent.hosts()["Default"]
+    with living(agent) as dying, living(agent) as alive:
+        taken = agent.dequeue_ordered(host, dying.instance, limit=2, now=NOW)
+        agent.release_dead(host)
+        assert agent.dequeue_ordered(host, alive.instance, limit=9, now=NOW) == []
+        dying.end()
+
+        def freed() -> bool:
+            agent.release_dead(host)
+            return count(database, "claimed") == 0
+
+        until(freed, 10)
+        again = agent.dequeue_ordered(host, alive.instance, limit=9, now=NOW)
+        late = LineOutcome(completed=[each.sequence for each in taken])
+        agent.settle_line(host, dying.instance, taken[0].service_id, late, now=NOW)
+        assert agent.dequeue_ordered(host, dying.instance, limit=9, now=NOW) == []
+
+    assert [(each.message.body, each.attempt) for each in again] == [(b"1", 1), (b"2", 1), (b"3", 0)]
+    assert agent.statistics().delivered == 0
+    assert unbalanced(database) == []

@@ -1,0 +1,187 @@
+"""Services that are slow, hang, or like batches: they hold few workers and messages, and those beside them go on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from threading import Event
+from typing import Any
+
+import pytest
+
+from box import count
+from crossdock.host import instance as host_instance
+from crossdock.host.outcome import Complete, Outcome, Service
+from crossdock.message.message import Message
+from crossdock.messagebox import queues
+from crossdock.messagebox.agent import Agent
+from express import at_ports, deploy, kinds, port, publish, rows, unbalanced
+from service import Partner, publish_named, running, running_all, settled
+from walk import until
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is due, and what the dead left, is looked for at once."""
+    monkeypatch.setattr(queues, "_DEAD_GRACE", timedelta(0))
+    monkeypatch.setattr(host_instance, "_UPKEEP_SECONDS", 0.05)
+    monkeypatch.setattr(host_instance, "_RECONNECT_SECONDS", 0.05)
+
+
+class Bulk(Partner):
+    """A partner for whom a batch takes as long as one message."""
+
+    batches = True
+
+    def __init__(self, answer: Callable[[int], list[Outcome]] | None = None) -> None:
+        super().__init__()
+        self._batch = answer or (lambda size: [Complete()] * size)
+        self.sizes: list[int] = []
+
+    def deliver_batch(self, messages: Sequence[tuple[Message, int]], *, now: datetime) -> Sequence[Outcome]:
+        assert now.tzinfo is not None
+        Event().wait(0.02)
+        self.sizes.append(len(messages))
+        return self._batch(len(messages))
+
+
+def test_batches_do_not_become_small_where_each_takes_its_time(agent: Agent) -> None:
+    deploy(agent, port("A", "Region = 'NO'"))
+    publish(agent, *[{"Region": "NO"}] * 2_000)
+    bulk = Bulk()
+
+    with running(agent, bulk, lambda: datetime.now(UTC)):
+        until(lambda: sum(bulk.sizes) == 2_000)
+
+    assert len(bulk.sizes) < 200
+
+
+def test_batch_with_fewer_outcomes_than_messages_is_suspended(agent: Agent) -> None:
+    deploy(agent, port("A", "Region = 'NO'"))
+    publish(agent, {"Region": "NO"}, {"Region": "NO"})
+
+    with running(agent, Bulk(lambda size: [Complete()] * (size - 1))):
+        until(lambda: settled(agent))
+
+    assert kinds(agent) == [("send", "A"), ("send", "A")]
+
+
+def test_instance_that_has_its_hands_full_says_so_and_takes_no_more_until_there_is_room(
+    agent: Agent, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host_instance, "_IN_MEMORY", 10)
+    deploy(agent, port("A", "Region = 'NO'"))
+    publish_named(agent, *(f"m{n}" for n in range(300)))
+
+    def answer(_: str, __: int) -> Outcome:
+        Event().wait(0.02)  # not so slow that it is left to itself
+        return Complete()
+
+    partner = Partner(answer)
+    with running(agent, partner, lambda: datetime.now(UTC), workers=2):
+        until(lambda: any("throttled" in each["state"] for each in instances(agent)), 30)
+        assert 10 <= instances(agent)[0]["in_hand"] <= 20  # two threads claim
+        until(lambda: len(partner.got) == 300, 60)
+        until(lambda: instances(agent)[0]["state"] == "running", 30)
+
+    assert Counter(partner.got) == Counter(f"m{n}" for n in range(300))
+    assert unbalanced(database) == []
+
+
+def instances(agent: Agent) -> list[dict[str, Any]]:
+    """What the instances of the default host say of themselves."""
+    [row] = [row for row in agent.list_hosts() if row["name"] == "Default"]
+    found: list[dict[str, Any]] = row["instances"]
+    return found
+
+
+class Hanging(Partner):
+    """Gets stuck until the test lets it go on."""
+
+    def __init__(self) -> None:
+        self.go = Event()
+        super().__init__(self._hang)
+
+    def _hang(self, _: str, __: int) -> Outcome:
+        assert self.go.wait(120)
+        return Complete()
+
+
+class HangingBulk(Bulk):
+    def __init__(self) -> None:
+        self.go = Event()
+        super().__init__(self._hang)
+
+    def _hang(self, size: int) -> list[Outcome]:
+        assert self.go.wait(120)
+        return [Complete()] * size
+
+
+def test_what_a_hanging_service_has_no_room_for_stays_in_its_queue(agent: Agent, database: str) -> None:
+    deploy(agent, port("Hangs", "Region = 'NO'"), port("Works", "Region = 'NO'", priority=6))
+    hanging, working = Hanging(), Partner()
+    services: dict[int, Service] = {
+        service: hanging if name == "Hangs" else working for service, name in named(database).items()
+    }
+    names = [f"m{n}" for n in range(3_000)]
+    publish_named(agent, *names)
+
+    with running_all(agent, services, lambda: datetime.now(UTC)) as made:
+        until(lambda: len(working.got) == len(names), 60)
+        until(
+            lambda: made.in_hand <= 24, 30
+        )  # 4 and 8 at work before and since it was known as slow, and some that wait
+        assert count(database, "scheduled") == 0
+        assert rows(database, "SELECT DISTINCT attempt FROM queue") == [(0,)]
+        assert at_ports(agent)["Hangs"] >= len(names) - 24
+        hanging.go.set()
+        until(lambda: settled(agent), 60)
+
+    assert Counter(hanging.got) == Counter(names)
+    assert agent.statistics().ports == {"Hangs": 3_000, "Works": 3_000}
+    assert unbalanced(database) == []
+
+
+def test_services_that_hang_with_batches_leave_room_for_the_others(agent: Agent, database: str) -> None:
+    hang = [f"Hangs{n}" for n in range(5)]
+    deploy(agent, *(port(name, "Region = 'NO'") for name in hang), port("Works", "Region = 'NO'", priority=6))
+    working = Partner()
+    bulks = {name: HangingBulk() for name in hang}
+    services: dict[int, Service] = {service: bulks.get(name, working) for service, name in named(database).items()}
+    publish(agent, *[{"Region": "NO"}] * 2_000)
+
+    with running_all(agent, services, lambda: datetime.now(UTC)):
+        try:
+            until(lambda: len(working.attempts) == 2_000, 60)
+        finally:
+            for bulk in bulks.values():
+                bulk.go.set()
+        until(lambda: settled(agent), 60)
+
+    assert agent.statistics().ports == dict.fromkeys([*hang, "Works"], 2_000)
+
+
+def test_two_instances_share_what_a_slow_service_left(agent: Agent, database: str) -> None:
+    deploy(agent, port("Slow", "Region = 'NO'"))
+
+    def answer(_: str, __: int) -> Outcome:
+        Event().wait(0.06)
+        return Complete()
+
+    slow, names = Partner(answer), [f"m{n}" for n in range(600)]
+    slow.in_flight = 4
+    publish_named(agent, *names)
+
+    with Agent(database) as other, running(agent, slow, lambda: datetime.now(UTC)):
+        with running(other, slow, lambda: datetime.now(UTC)):
+            until(lambda: len(slow.got) > 100, 60)
+        until(lambda: settled(agent), 60)
+
+    assert Counter(slow.got) == Counter(names)
+    assert unbalanced(database) == []
+
+
+def named(database: str) -> dict[int, str]:
+    """The names of the services by their ids."""
+    return dict(rows(database, "SELECT id, name FROM service"))
