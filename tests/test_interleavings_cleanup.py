@@ -100,7 +100,7 @@ def test_settlement_that_writes_to_a_log_which_was_summed_meanwhile_is_counted_i
     agent.publish([a_message(agent)])
     with living(agent, host) as life:
         [reference] = agent.dequeue(host, life.instance, limit=9, now=NOW)
-        with gate(database, f"BEFORE DELETE ON claimed_{host}") as closed, Agent(closed.database) as slow:
+        with gate(database, "BEFORE INSERT ON message_ref_log_1") as closed, Agent(closed.database) as slow:
             settling = aside.submit(slow.complete, host, life.instance, [reference.sequence], now=NOW)
             closed.until_reached()
             assert agent.sum_log("message", agent.swap_log("message")) == 0

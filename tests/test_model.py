@@ -330,7 +330,7 @@ class MessageBoxMachine(ComparedBox):
         connection, number = self.connect(), self.hosts[host]
         parameters = {
             "host": number, "instance": instance, "limit": limit, "now": self.clock,
-            "line": [-instance, 0] * len(PRIORITIES), "mark": [0, 0] * len(PRIORITIES),
+            "line": [-instance, 0] * len(PRIORITIES), "mark": [0, 0] * len(PRIORITIES), "services": [], "only": False,
             "priority": sorted([*PRIORITIES, *PRIORITIES]),
         }  # fmt: skip
 

@@ -242,7 +242,8 @@ def _settled(connection: psycopg.Connection, interchanges: Sequence[Interchange]
     for (host, instance, delivered), mine in wanted.items():
         sequences = [each.sequence for each in mine]
         parameters = {"host": host, "instance": instance, "sequence": sequences, "delivered": delivered}
-        found = {row[0] for row in connection.execute(host_statement("settle_published", host), parameters)}
+        row = connection.execute(host_statement("settle_published", host), parameters).fetchone()
+        found = () if row is None else row[0] or ()
         taken.update(each for each in mine if each.sequence in found)
     return taken
 

@@ -1,5 +1,5 @@
 -- Settle delivered references. Only rows still claimed by this instance count: after it was taken for dead, its references
--- are somebody else's. The delta goes into whichever log is active now.
+-- are somebody else's.
 -- They are found one by one in the index and deleted by place, which nothing but the place may decide: else a server may
 -- read all that is claimed, and all that a reader who stays for long keeps from being cleaned away.
 WITH settled AS (
@@ -12,14 +12,8 @@ WITH settled AS (
                                                LIMIT 1) AS mine))
        AND claimed_by = %(instance)s
     RETURNING service_id, message_id
-), log_1 AS (
-    INSERT INTO message_ref_log_1 (message_id, delta)
-    SELECT message_id, -1 FROM settled WHERE (SELECT message FROM reference_log) = 1
-), log_2 AS (
-    INSERT INTO message_ref_log_2 (message_id, delta)
-    SELECT message_id, -1 FROM settled WHERE (SELECT message FROM reference_log) = 2
+), counted AS (
+    INSERT INTO delivery (service_id, count, delivered_at)
+    SELECT service_id, count(*), %(now)s FROM settled GROUP BY service_id
 )
-INSERT INTO delivery (service_id, count, delivered_at)
-SELECT service_id, count(*), %(now)s
-  FROM settled
- GROUP BY service_id;
+SELECT drop_references(array_agg(message_id)) FROM settled;

@@ -1,17 +1,15 @@
--- Delete the unreferenced messages, what was noted about them, and their references to parts.
+-- Delete the unreferenced messages, what was noted about them, and their references to parts. By an array, which goes by the
+-- index however many messages PostgreSQL believes there are.
 WITH gone AS (
     DELETE FROM message
-     USING unreferenced
-     WHERE message.id = unreferenced.id
-    RETURNING message.id, message.parts
+     WHERE id = ANY (ARRAY(SELECT id FROM unreferenced))
+    RETURNING parts
 ), reports AS (
     DELETE FROM routing_failure
-     USING unreferenced
-     WHERE routing_failure.message_id = unreferenced.id
+     WHERE message_id = ANY (ARRAY(SELECT id FROM unreferenced))
 ), refusals AS (
     DELETE FROM refusal
-     USING unreferenced
-     WHERE refusal.message_id = unreferenced.id
+     WHERE message_id = ANY (ARRAY(SELECT id FROM unreferenced))
 ), log_1 AS (
     INSERT INTO part_ref_log_1 (part_id, delta)
     SELECT unnest(parts), -1 FROM gone WHERE (SELECT part FROM reference_log) = 1

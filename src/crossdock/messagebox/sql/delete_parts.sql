@@ -1,12 +1,10 @@
 -- Delete the unreferenced parts and their fragments.
 WITH gone AS (
     DELETE FROM part
-     USING unreferenced
-     WHERE part.id = unreferenced.id
-    RETURNING part.id, part.fragments
+     WHERE id = ANY (ARRAY(SELECT id FROM unreferenced))
+    RETURNING id, fragments
 ), pieces AS (
     DELETE FROM fragment
-     USING gone
-     WHERE fragment.part_id = gone.id AND gone.fragments > 0
+     WHERE part_id = ANY (ARRAY(SELECT id FROM gone WHERE fragments > 0))
 )
 SELECT count(*) FROM gone;

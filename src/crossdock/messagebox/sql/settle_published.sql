@@ -9,14 +9,8 @@ WITH settled AS (
                                                LIMIT 1) AS mine))
        AND claimed_by = %(instance)s
     RETURNING service_id, message_id, sequence
-), log_1 AS (
-    INSERT INTO message_ref_log_1 (message_id, delta)
-    SELECT message_id, -1 FROM settled WHERE (SELECT message FROM reference_log) = 1
-), log_2 AS (
-    INSERT INTO message_ref_log_2 (message_id, delta)
-    SELECT message_id, -1 FROM settled WHERE (SELECT message FROM reference_log) = 2
 ), counted AS (
     INSERT INTO delivery (service_id, count)
     SELECT service_id, count(*) FROM settled WHERE %(delivered)s GROUP BY service_id
 )
-SELECT sequence FROM settled;
+SELECT array_agg(sequence), drop_references(array_agg(message_id)) FROM settled;
