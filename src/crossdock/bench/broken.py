@@ -33,16 +33,21 @@ class _Partner:
         return Complete()
 
 
-def beside_broken(agent: Agent, host: int, publish: Callable[[], object], others: int) -> tuple[float, float]:
-    """References per second of the other ports, which get `others`: without the broken one, and beside it."""
-    agent.unenlist(_BROKEN)
-    publish()
-    without = _rate(agent, host, others)
+def beside_broken(
+    agent: Agent, host: int, publish: Callable[[], object], others: int, *, first: bool
+) -> tuple[float, float]:
+    """References per second of the other ports, which get `others`: without the broken one, and beside it.
+
+    Whether the broken one comes `first` should change from one time to the next: the server has more to clean up later.
+    """
+    rates: dict[bool, float] = {}
+    for broken in (first, not first):
+        (agent.start if broken else agent.unenlist)(_BROKEN)
+        publish()
+        rates[broken] = _rate(agent, host, others)
+        empty(agent.database)
     agent.start(_BROKEN)
-    publish()
-    beside = _rate(agent, host, others)
-    empty(agent.database)
-    return without, beside
+    return rates[False], rates[True]
 
 
 def _rate(agent: Agent, host: int, others: int) -> float:

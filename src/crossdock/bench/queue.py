@@ -75,7 +75,7 @@ def bench_queue(
             _publish(bench, _batches(bench, messages, body))
             taking_64.append(_drain(bench, workers=64))
             cleaning.append(_clean_up(bench))
-        pairs = [_beside_broken(bench, messages, body) for _ in range(rounds)]
+        pairs = [_beside_broken(bench, messages, body, first=number % 2 == 1) for number in range(rounds)]
         without, beside = (median(each) for each in zip(*pairs, strict=True))
         with_reader = _with_open_reader(bench, messages, body, reader_seconds)
         dead, size = _settle_down(bench)
@@ -199,12 +199,12 @@ def _drain(bench: _Bench, *, workers: int) -> float:
         instance.stop()
 
 
-def _beside_broken(bench: _Bench, messages: int, body: int) -> tuple[float, float]:
+def _beside_broken(bench: _Bench, messages: int, body: int, *, first: bool) -> tuple[float, float]:
     """References per second of two ports, without a third one and beside it while its partner hangs."""
     bench.progress("beside a port whose partner hangs")
     others = messages * (_COPIES - 1)
     return beside_broken(
-        bench.agent, bench.host, lambda: bool(_publish(bench, _batches(bench, messages, body))), others
+        bench.agent, bench.host, lambda: _publish(bench, _batches(bench, messages, body)), others, first=first
     )
 
 

@@ -7,7 +7,6 @@ of its own, so that it holds neither workers nor memory that others need; what t
 from __future__ import annotations
 
 import logging
-import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -161,7 +160,7 @@ class Workers:
     @property
     def patience(self) -> float:
         """In so many seconds `tend` is due."""
-        return SLOW_SECONDS / 2 if self._at_work else math.inf
+        return SLOW_SECONDS / 2 if self._at_work else SLOW_SECONDS
 
     # Flows
 
