@@ -20,6 +20,8 @@ _SETTLE_SECONDS = 0.2
 # A sweep walks over everything that is gone and not yet cleaned away: it may take one part in so many of the time.
 _SHARE_OF_TIME = 30
 _LONGEST_SECONDS = 10.0
+# Where messages come one by one, somebody waits for each. The next claim, which finds nothing, has time for this.
+_HURRY = 10
 
 
 @dataclass(slots=True)
@@ -37,15 +39,15 @@ class Marks:
     sweeping: Lock = field(default_factory=Lock)
     _moving: Lock = field(default_factory=Lock)
 
-    def sweep_due(self, *, idle: bool) -> bool:
-        """Whether it is time to look at everything again; sooner where the marks found nothing."""
+    def sweep_due(self, *, idle: bool, hurry: bool = False) -> bool:
+        """Whether it is time to look at everything again; sooner where the marks found nothing, later in a `hurry`."""
         interval, longest = (_IDLE_SWEEP_SECONDS, _SWEEP_SECONDS) if idle else (_SWEEP_SECONDS, _LONGEST_SECONDS)
         pause = max(interval, min(_SHARE_OF_TIME * self.sweep_seconds, longest))
-        return time.monotonic() - self.swept_at > pause
+        return time.monotonic() - self.swept_at > pause * (_HURRY if hurry else 1)
 
-    def settle_due(self) -> bool:
+    def settle_due(self, *, hurry: bool = False) -> bool:
         """Whether it is time to ask again how far the marks may go."""
-        return time.monotonic() - self.settled_at > _SETTLE_SECONDS
+        return time.monotonic() - self.settled_at > _SETTLE_SECONDS * (_HURRY if hurry else 1)
 
     def settle(self, drawn: int, transaction: int, oldest_running: int) -> None:
         """`drawn`: the last number drawn before `transaction`, of which `oldest_running` was the oldest running one."""

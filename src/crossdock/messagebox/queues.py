@@ -93,14 +93,17 @@ class Queues(Database):
         """
         marks = self._marks_of[host_id, frozenset(only)] if only else self._marks[host_id]
         which = {"services": array_text(only or but), "only": bool(only)}
-        if marks.sweep_due(idle=False):
+        hurry = limit <= FEW
+        if marks.sweep_due(idle=False, hurry=hurry):
             self._sweep(host_id, marks, which)
-        elif marks.settle_due():
+        elif marks.settle_due(hurry=hurry):
             self._settle_marks(marks)
         rows = self._claim(host_id, instance, marks, limit, now, which)
         if not rows and any(marks.positions) and marks.sweep_due(idle=True):
             self._sweep(host_id, marks, which)
             rows = self._claim(host_id, instance, marks, limit, now, which)
+        elif not rows and marks.settle_due():
+            self._settle_marks(marks)
         return self._references(sorted(rows, key=lambda row: row[:2]))
 
     def dequeue_responses(self, host_id: int, instance: int, *, limit: int, now: datetime) -> list[Reference]:
