@@ -14,6 +14,7 @@ from crossdock.errors import TransientError
 from crossdock.messagebox import queues
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.lifeline import Lifeline
+from express import publish, rows
 from walk import until
 
 
@@ -158,3 +159,36 @@ def test_waiting_instance_is_woken_by_a_publication(agent: Agent) -> None:
         agent.publish([an_interchange(agent, sequence, {"Region": "NO"})])
 
         assert life.wait(60)
+
+
+@pytest.mark.parametrize("limit", [10, 100])  # few come with their messages
+def test_what_is_left_out_keeps_its_place_and_is_found_by_itself_and_with_all(
+    agent: Agent, database: str, limit: int
+) -> None:
+    agent.deploy(deployment(Slow="EXISTS(Region)", Quick="EXISTS(Region)"))
+    host = ids(agent)[1]
+    services = dict(rows(database, "SELECT name, id FROM service"))
+    slow, quick = services["Slow"], services["Quick"]
+    publish(agent, *[{"Region": "NO"}] * 4)
+    with living(agent, host) as life:
+
+        def claim(count: int = limit, **which: list[int]) -> list[tuple[int, int]]:
+            found = agent.dequeue(host, life.instance, limit=count, now=NOW, **which)
+            return [(each.service_id, each.sequence) for each in found]
+
+        first = claim(but=[slow])
+        assert [service for service, _ in first] == [quick] * 4
+        assert claim(but=[slow]) == []
+        publish(agent, {"Region": "NO"})
+        assert [service for service, _ in claim(but=[slow])] == [quick]
+
+        two = claim(2, only=[slow])
+        agent.give_back(host, life.instance, [sequence for _, sequence in two])
+        left = claim(only=[slow])
+        assert [service for service, _ in left] == [slow] * 5
+        assert left[:2] == two
+        assert left == sorted(left)
+        assert claim(only=[slow]) == []
+
+        agent.give_back(host, life.instance, [sequence for _, sequence in left])
+        assert claim() == left

@@ -26,8 +26,6 @@ from crossdock.send.report import error_report
 from crossdock.send.response import responses
 from crossdock.send.window import ServiceWindow
 
-logger = logging.getLogger(__name__)
-
 RETRY_COUNT = 3
 RETRY_INTERVAL = timedelta(minutes=5)
 
