@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 
@@ -172,8 +172,8 @@ def test_what_is_left_out_keeps_its_place_and_is_found_by_itself_and_with_all(
     publish(agent, *[{"Region": "NO"}] * 4)
     with living(agent, host) as life:
 
-        def claim(count: int = limit, **which: list[int]) -> list[tuple[int, int]]:
-            found = agent.dequeue(host, life.instance, limit=count, now=NOW, **which)
+        def claim(count: int = limit, *, but: Sequence[int] = (), only: Sequence[int] = ()) -> list[tuple[int, int]]:
+            found = agent.dequeue(host, life.instance, limit=count, now=NOW, but=but, only=only)
             return [(each.service_id, each.sequence) for each in found]
 
         first = claim(but=[slow])

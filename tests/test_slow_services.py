@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from threading import Event
+from threading import Event, Lock
 from typing import Any
 
 import pytest
@@ -160,6 +160,37 @@ def test_services_that_hang_with_batches_leave_room_for_the_others(agent: Agent,
         until(lambda: settled(agent), 60)
 
     assert agent.statistics().ports == dict.fromkeys([*hang, "Works"], 2_000)
+
+
+def test_services_that_are_rather_slow_leave_room_for_a_quick_one(agent: Agent, database: str) -> None:
+    slow = [f"Slow{n}" for n in range(5)]
+    deploy(agent, *(port(name, "Region = 'NO'") for name in slow), port("Quick", "Region = 'NO'", priority=6))
+
+    at_once, most, counting = [0], [0], Lock()
+
+    def answer(_: str, __: int) -> Outcome:
+        with counting:
+            at_once[0] += 1
+            most[0] = max(most[0], at_once[0])
+        Event().wait(0.03)
+        with counting:
+            at_once[0] -= 1
+        return Complete()
+
+    quick, partners = Partner(), {name: Partner(answer) for name in slow}
+    for partner in partners.values():
+        partner.in_flight = 8
+    services: dict[int, Service] = {service: partners.get(name, quick) for service, name in named(database).items()}
+    publish(agent, *[{"Region": "NO"}] * 2_000)
+
+    with running_all(agent, services, lambda: datetime.now(UTC)):
+        until(lambda: len(quick.got) == 2_000, 60)
+        assert max(len(partner.got) for partner in partners.values()) < 1_500
+        until(lambda: settled(agent), 60)
+
+    assert agent.statistics().ports == dict.fromkeys([*slow, "Quick"], 2_000)
+    assert most[0] > 30  # of the 40 that they take, though there are four workers to begin with
+    assert unbalanced(database) == []
 
 
 def test_two_instances_share_what_a_slow_service_left(agent: Agent, database: str) -> None:

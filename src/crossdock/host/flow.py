@@ -19,6 +19,7 @@ LARGEST_SHARE = 500
 SLOW_SECONDS = 0.1
 _MOST_HELD = 3_000  # what a host instance takes at most: a quick service need not leave anything
 _LEAST, _LEAST_BATCH = 2, 64  # for each delivery at once
+_RATE_SECONDS = 0.25
 _WORTHWHILE = 4  # claim more for it when one part in so many of its room is free
 
 
@@ -73,23 +74,30 @@ class Flow:
     def __init__(self, limit: int, pace: float, *, batches: bool = False) -> None:
         self.limit = limit
         self.batches = batches
-        self.pace = pace
+        self.behind = False
+        self.pace = pace  # seconds for one delivery, as it was last time
+        self._rate = limit / pace  # deliveries per second, as it was lately
+        self._since, self._delivered = 0.0, 0  # since when, and how many, for the next rate
         self._lock = Lock()
         self._active: set[Share] = set()
         self._waiting: deque[Share] = deque()
         self._held = 0
         self._refilling = False
-        self.behind = False
 
-    def admit(self, instance: int, references: Sequence[Reference]) -> tuple[list[Share], Sequence[Reference]]:
-        """What may be held in memory, in shares, and what has to go back."""
+    @property
+    def held(self) -> int:
+        """How many references wait in memory, or are being delivered."""
+        return self._held
+
+    def admit(
+        self, instance: int, references: Sequence[Reference], spare: int
+    ) -> tuple[list[Share], Sequence[Reference]]:
+        """What may be held in memory, in shares, and what has to go back. All flows together have `spare` room."""
         with self._lock:
-            room = max(0, self._most() - self._held)
+            room = self._room(spare)
             kept = references[:room]
             self.behind = self.behind or len(references) > room
-            self._held += len(kept)
-            size = self._share_size(len(kept))
-        return cut(instance, kept, size, self), references[room:]
+            return self._take(instance, kept), references[room:]
 
     def begin(self, share: Share) -> bool:
         """Whether it may be delivered now; else it waits for its turn, and `end` of another gives it."""
@@ -97,6 +105,8 @@ class Flow:
             if len(self._active) >= self.limit:
                 self._waiting.append(share)
                 return False
+            if not self._active:
+                self._since, self._delivered = time.monotonic(), 0
             self._active.add(share)
             return True
 
@@ -105,15 +115,23 @@ class Flow:
         with self._lock:
             self._active.discard(share)
             self._held -= let_go
+            self._delivered += delivered
             if delivered:
                 self.pace = max(seconds / delivered, 1e-6)
+            if (passed := time.monotonic() - self._since) > _RATE_SECONDS:
+                self._rate = self._delivered / passed
+                self._since, self._delivered = time.monotonic(), 0
             return self._waiting.popleft() if self._waiting else None
 
     def excess(self) -> list[Share]:
-        """Shares for which there is no room, as slow as it has become; they are no longer held here."""
+        """Shares for which there is no room, as slow as it has become; they are no longer held here.
+
+        Not for a rate that goes up and down: only once it holds two seconds' work, or hardly delivers at all.
+        """
         with self._lock:
-            excess = []
-            while self._waiting and self._held > self._most():
+            excess: list[Share] = []
+            most = self._most()
+            while self._waiting and self._held > most and (excess or most == self._least() or self._held > 2 * most):
                 share = self._waiting.pop()
                 self._held -= len(share.references)
                 self.behind = True
@@ -127,44 +145,47 @@ class Flow:
             self._waiting.clear()
             return drained
 
-    def refill(self) -> int:
-        """How many to claim for it now, if it is behind; `refilled` has to follow if any."""
+    def refill(self, spare: int) -> int:
+        """How many to claim for it now, if it is behind: room is kept for them, and `refilled` has to follow."""
         with self._lock:
-            room = self._free() if self.behind and not self._refilling else 0
+            room = self._worthwhile(spare) if self.behind and not self._refilling else 0
             self._refilling = self._refilling or room > 0
+            self._held += room
             return room
 
-    def refilled(self, *, caught_up: bool) -> None:
-        """There were fewer than it had room for, or not."""
+    def refilled(self, instance: int, references: Sequence[Reference], room: int, *, caught_up: bool) -> list[Share]:
+        """These were claimed for the room that was kept; `caught_up`: there were no more."""
         with self._lock:
             self._refilling = False
             self.behind = not caught_up
+            self._held -= room
+            return self._take(instance, references)
 
-    @property
-    def hungry(self) -> bool:
+    def hungry(self, spare: int) -> bool:
         """Whether it is behind and has room."""
         with self._lock:
-            return self.behind and not self._refilling and self._free() > 0
+            return self.behind and not self._refilling and self._worthwhile(spare) > 0
 
-    @property
-    def few(self) -> int:
-        """How many it holds if these are so few that others need not wait for them, however slow it is."""
-        with self._lock:
-            return self._held if self._held <= self._least() else 0
-
-    def _share_size(self, count: int) -> int:
+    def _take(self, instance: int, references: Sequence[Reference]) -> list[Share]:
+        self._held += len(references)
         # Not by the pace alone: where a batch takes as long as one message, that would make them ever smaller.
-        dealt = -(-count // self.limit) if self.batches else 1
-        return min(LARGEST_SHARE, max(dealt, share_size(self.pace)))
+        dealt = -(-len(references) // self.limit) if self.batches else 1
+        return cut(instance, references, min(LARGEST_SHARE, max(dealt, share_size(self.pace))), self)
 
-    def _free(self) -> int:
-        """Room for so many, where it is worthwhile to claim them."""
-        room = self._most() - self._held
-        return room if room * _WORTHWHILE >= self._most() else 0
+    def _worthwhile(self, spare: int) -> int:
+        """Room for so many, where it is enough to claim for."""
+        room = self._room(spare)
+        return room if room * _WORTHWHILE >= min(self._most(), max(spare, self._least())) else 0
+
+    def _room(self, spare: int) -> int:
+        return max(0, self._least() - self._held, min(self._most() - self._held, spare))
 
     def _most(self) -> int:
         """About a second's work, and enough to keep everybody busy."""
-        return min(_MOST_HELD, max(self._least(), int(self.limit / self.pace)))
+        passed = time.monotonic() - self._since
+        hangs = self._active and passed > 2 * _RATE_SECONDS
+        rate = self._delivered / passed if hangs else self._rate
+        return min(_MOST_HELD, max(self._least(), int(rate)))
 
     def _least(self) -> int:
         return (_LEAST_BATCH if self.batches else _LEAST) * self.limit

@@ -69,7 +69,15 @@ class HostInstance:
         interval, threads = agent.service_classes()[_CLASS]
         self._polling = interval.total_seconds()
         self._publisher = Publisher(agent)
-        self._settler = Settler(agent, host_id, clock, self._stopping, self._settled, self._publisher.publish)
+        self._settler = Settler(
+            agent,
+            host_id,
+            clock,
+            self._stopping,
+            self._settled,
+            self._publisher.publish,
+            self._broken.set,
+        )
         self._workers = Workers(
             agent,
             host_id,
@@ -224,7 +232,8 @@ class HostInstance:
             return 1
         instance, now = self._lifeline.instance, self._clock()
         dequeue = partial(self._agent.dequeue, self._host_id, instance, now=now)
-        references = self._hold(dequeue(limit=min(limit, room), but=self._workers.behind()))
+        few = limit == FEW  # after a rest: somebody may wait for each
+        references = self._hold(dequeue(limit=min(limit, room), but=self._workers.behind(), hurry=few))
         if references:
             self._workers.hand_over(instance, references)
         count = len(references)
@@ -238,7 +247,8 @@ class HostInstance:
         )
 
     def _free(self) -> int:
-        return _IN_MEMORY + self._workers.few - self._held
+        """Services with a flow of their own have room of their own."""
+        return _IN_MEMORY + self._workers.in_flows - self._held
 
     def _hold(self, references: list[Reference]) -> list[Reference]:
         with self._counting:

@@ -42,7 +42,7 @@ class _Settlement:
 class Settler:
     """`run` is for a thread of its own, until `end`. `settled` hears how many references are done with.
 
-    `publish` is done when what it was given is committed.
+    `publish` is done when what it was given is committed. `lost` hears that it is not known what became of claims.
     """
 
     def __init__(
@@ -53,6 +53,7 @@ class Settler:
         stopping: Event,
         settled: Callable[[int], None],
         publish: Callable[[Interchange], object],
+        lost: Callable[[], None],
     ) -> None:
         self._agent = agent
         self._host_id = host_id
@@ -60,6 +61,7 @@ class Settler:
         self._stopping = stopping
         self._settled = settled
         self._publish_now = publish
+        self._lost = lost
         self._outcomes: SimpleQueue[tuple[int, Sequence[_Told]] | None] = SimpleQueue()
 
     def put(self, instance: int, delivered: Sequence[Delivered]) -> None:
@@ -82,6 +84,7 @@ class Settler:
                     _add(settlements[instance], reference, outcome)
             for instance, settlement in settlements.items():
                 self.persist(partial(self._record, instance, settlement))
+                self._give_back(instance, settlement.untried)
             self._settled(sum(len(delivered) for _, delivered in outcomes))
 
     def publish(self, instance: int, reference: Reference, outcome: Outcome) -> Outcome | None:
@@ -128,7 +131,13 @@ class Settler:
         self._agent.retry(self._host_id, instance, settlement.retried, now=now)
         self._agent.postpone(self._host_id, instance, settlement.postponed, now=now)
         self._agent.suspend(self._host_id, instance, settlement.suspended, now=now)
-        self._agent.give_back(self._host_id, instance, settlement.untried)
+
+    def _give_back(self, instance: int, untried: Sequence[int]) -> None:
+        """Not tried again: if it was done after all, they may be claimed anew, and be at work when it is repeated."""
+        try:
+            self._agent.give_back(self._host_id, instance, untried)
+        except TransientError:
+            self._lost()
 
     def _wanted(self, message: Message) -> bool:
         """Whether anybody subscribes to it; if we cannot know now, nobody does."""

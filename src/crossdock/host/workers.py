@@ -25,8 +25,10 @@ from crossdock.messagebox.queues import LineOutcome
 from crossdock.messagebox.rows import Reference
 
 IN_FLIGHT = 8
+_IN_FLOWS = 2_000
 MOST_WORKERS = 1_024
 _LONGEST_SHARE_SECONDS = 0.05
+_WAITS_SECONDS = 0.01  # whoever takes longer mostly waits, and others can work meanwhile
 _HOPED_SECONDS = 0.0005
 _RECONNECT_SECONDS = 0.5
 _GONE = "The send port is no longer deployed."
@@ -116,22 +118,28 @@ class Workers:
     def _refill(
         self, instance: int, flow: Flow, services: list[int], claim: Callable[[Sequence[int], int], Sequence[Reference]]
     ) -> int:
-        room = flow.refill()
+        room = flow.refill(self._spare())
         if not room:
             return 0
+        references: Sequence[Reference] = ()
         caught_up = False
         try:
             references = claim(services, room)
             caught_up = len(references) < room
         finally:
-            flow.refilled(caught_up=caught_up)
-        self.hand_over(instance, references)
+            shares = flow.refilled(instance, references, room, caught_up=caught_up)
+        for share in shares:
+            self._ready.put(share)
         return len(references)
 
     @property
-    def few(self) -> int:
-        """How many are held for services that hold few: however many such services are slow, others have room."""
-        return sum(flow.few for flow in {flow for _, flow in list(self._flows.values()) if flow is not None})
+    def in_flows(self) -> int:
+        """How many references are held for services with a flow of their own."""
+        return sum(flow.held for flow in {flow for _, flow in list(self._flows.values()) if flow is not None})
+
+    def _spare(self) -> int:
+        """Room for so many more in all flows together, whatever each may hold at least."""
+        return max(0, _IN_FLOWS - self.in_flows)
 
     def hand_over_line(self, instance: int, references: Sequence[Reference]) -> None:
         """Deliver these in their order, under the lease of their line."""
@@ -141,16 +149,16 @@ class Workers:
         """Now and then: let nobody wait behind a slow delivery, and have as many workers as are not held up."""
         slow = 0
         for share in list(self._at_work.values()):
+            waits = share.flow is not None and share.flow.pace > _WAITS_SECONDS
+            slow += waits
             if time.monotonic() - share.began <= SLOW_SECONDS or (current := share.current) is None:
                 continue
-            slow += 1
+            slow += not waits
             if share.flow is None and current.line == 0:
                 self._slow(current.service_id, time.monotonic() - share.began)
                 self.hand_over(share.instance, share.take_rest())
-            elif share.flow is not None:
-                at_once = len(share.references) if share.flow.batches else 1
-                share.flow.pace = max(share.flow.pace, (time.monotonic() - share.began) / at_once)
-                for single in () if share.flow.batches else cut(share.instance, share.take_rest(), 1, share.flow):
+            elif share.flow is not None and not share.flow.batches:
+                for single in cut(share.instance, share.take_rest(), 1, share.flow):
                     self._ready.put(single)
         for _, flow in list(self._flows.values()):
             for excess in flow.excess() if flow is not None else ():
@@ -166,13 +174,14 @@ class Workers:
 
     def _flow(self, service_id: int) -> Flow | None:
         """None for a service that needs none."""
+        known = self._flows.get(service_id)
         try:
             service = self._services(service_id)
         except TransientError:
-            return None
+            return None if known is None else known[1]
         if service is None:
+            self._flows.pop(service_id, None)
             return None
-        known = self._flows.get(service_id)
         if known is None or known[0] is not service:
             with self._lock:
                 known = service, self._new_flow(service, None if known is None else known[1])
@@ -202,7 +211,7 @@ class Workers:
         if flow is None:
             shares, rest = cut(instance, references, 1), references[:0]
         else:
-            shares, rest = flow.admit(instance, references)
+            shares, rest = flow.admit(instance, references, self._spare())
         for share in shares:
             self._ready.put(share)
         if rest:
@@ -261,7 +270,7 @@ class Workers:
             following = share.flow.end(share, delivered=count, let_go=let_go, seconds=seconds)
             if following is not None:
                 self._ready.put(following)
-            if share.flow.hungry:
+            if share.flow.hungry(self._spare()):
                 self._wake()
         elif count:
             self._pace = max(seconds / count, 1e-6)

@@ -43,7 +43,7 @@ class Marks:
         """Whether it is time to look at everything again; sooner where the marks found nothing, later in a `hurry`."""
         interval, longest = (_IDLE_SWEEP_SECONDS, _SWEEP_SECONDS) if idle else (_SWEEP_SECONDS, _LONGEST_SECONDS)
         pause = max(interval, min(_SHARE_OF_TIME * self.sweep_seconds, longest))
-        return time.monotonic() - self.swept_at > pause * (_HURRY if hurry else 1)
+        return time.monotonic() - self.swept_at > (min(pause * _HURRY, _LONGEST_SECONDS) if hurry else pause)
 
     def settle_due(self, *, hurry: bool = False) -> bool:
         """Whether it is time to ask again how far the marks may go."""
@@ -81,4 +81,10 @@ class Marks:
         with self._moving:
             self.positions = (0,) * len(PRIORITIES)
             self.swept_at = -math.inf
+            self.resets += 1
+
+    def lower(self, sequence: int) -> None:
+        """Rows have come back, none of them with a lower number than this."""
+        with self._moving:
+            self.positions = [min(mark, sequence) for mark in self.positions]
             self.resets += 1

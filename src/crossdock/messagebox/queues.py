@@ -86,14 +86,15 @@ class Queues(Database):
         now: datetime,
         but: Collection[int] = (),
         only: Collection[int] = (),
+        hurry: bool = False,
     ) -> list[Reference]:
         """Claim up to `limit` references, in order of priority, with their messages.
 
-        All `but` those for these services, or `only` those: a caller that leaves some has to ask for them as well.
+        All `but` those for these services, or `only` those: a caller that leaves some has to ask for them as well. In a
+        `hurry` the marks are tended by the next claim that finds nothing.
         """
         marks = self._marks_of[host_id, frozenset(only)] if only else self._marks[host_id]
         which = {"services": array_text(only or but), "only": bool(only)}
-        hurry = limit <= FEW
         if marks.sweep_due(idle=False, hurry=hurry):
             self._sweep(host_id, marks, which)
         elif marks.settle_due(hurry=hurry):
@@ -265,7 +266,7 @@ class Queues(Database):
             parameters = {"host": host_id, "instance": instance, "sequence": array_text(sequences), "tried": None}
             with self._services_held_still() as connection:
                 connection.execute(host_statement("give_back", host_id), parameters)
-            self._reset_marks(host_id)
+            self._lower_marks(host_id, min(sequences))
 
     def unblock_lines(self, host_id: int) -> None:
         """Let lines go on that a failure stopped, where somebody has dealt with it."""
@@ -290,17 +291,23 @@ class Queues(Database):
     def _brought_back(self, host_id: int, verb: str, parameters: dict[str, Any]) -> int:
         with self._services_held_still() as connection:
             row = connection.execute(host_statement(verb, host_id), parameters).fetchone()
-        count = 0 if row is None else int(row[0])
-        if count:
-            self._reset_marks(host_id)
-        return count
+        count, lowest = (0, None) if row is None else row
+        if lowest is not None:
+            self._lower_marks(host_id, lowest)
+        return int(count)
+
+    def _lower_marks(self, host_id: int, sequence: int) -> None:
+        """Rows with numbers from this one on have come back."""
+        for marks in self._all_marks(host_id):
+            marks.lower(sequence)
 
     def _reset_marks(self, host_id: int) -> None:
         """Rows with old numbers have come back."""
-        self._marks[host_id].reset()
-        for (host, _), marks in list(self._marks_of.items()):
-            if host == host_id:
-                marks.reset()
+        for marks in self._all_marks(host_id):
+            marks.reset()
+
+    def _all_marks(self, host_id: int) -> list[Marks]:
+        return [self._marks[host_id], *(marks for (host, _), marks in list(self._marks_of.items()) if host == host_id)]
 
     @contextmanager
     def _services_held_still(self) -> Iterator[psycopg.Connection]:

@@ -40,4 +40,4 @@ WITH dead AS MATERIALIZED (
       FROM freed
       JOIN service ON service.id = freed.service_id
 )
-SELECT count(*) FROM freed;
+SELECT count(*), min(sequence) FROM freed;

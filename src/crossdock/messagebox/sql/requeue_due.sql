@@ -15,4 +15,4 @@ WITH due AS (
       FROM due
       JOIN service ON service.id = due.service_id
 )
-SELECT count(*) FROM due;
+SELECT count(*), min(sequence) FROM due;
