@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import psycopg
@@ -11,6 +12,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from crossdock.host import instance as host_instance
+from crossdock.messagebox import queues
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.embedded import EmbeddedServer
 
@@ -108,3 +111,11 @@ def _create(server: str, name: str, template: str = "template1") -> None:
 def _drop(server: str, name: str) -> None:
     with psycopg.connect(server, autocommit=True) as connection:
         connection.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+
+
+@pytest.fixture
+def quick_upkeep(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is due, and what the dead left, is looked for at once."""
+    monkeypatch.setattr(queues, "_DEAD_GRACE", timedelta(0))
+    monkeypatch.setattr(host_instance, "_UPKEEP_SECONDS", 0.05)
+    monkeypatch.setattr(host_instance, "_RECONNECT_SECONDS", 0.05)

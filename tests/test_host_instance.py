@@ -20,7 +20,6 @@ from crossdock.host import workers as host_workers
 from crossdock.host.instance import HostInstance
 from crossdock.host.outcome import Complete, Outcome, Retry, Service, Suspend
 from crossdock.message.property import Value
-from crossdock.messagebox import queues
 from crossdock.messagebox.agent import Agent
 from express import a_message, at_ports, deploy, kinds, living, port, publish, rows, unbalanced
 from service import Clock, Partner, publish_named, running, settled
@@ -29,12 +28,7 @@ from walk import until
 FIVE_MINUTES = timedelta(minutes=5)
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is due, and what the dead left, is looked for at once."""
-    monkeypatch.setattr(queues, "_DEAD_GRACE", timedelta(0))
-    monkeypatch.setattr(host_instance, "_UPKEEP_SECONDS", 0.05)
-    monkeypatch.setattr(host_instance, "_RECONNECT_SECONDS", 0.05)
+pytestmark = pytest.mark.usefixtures("quick_upkeep")
 
 
 def test_everything_is_delivered_retried_or_suspended_as_the_service_says(agent: Agent, database: str) -> None:

@@ -11,9 +11,7 @@ import psycopg
 import pytest
 
 from box import NOW, count
-from crossdock.host import instance as host_instance
 from crossdock.host.outcome import Complete, Outcome, Retry, Suspend
-from crossdock.messagebox import queues
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.queues import LineOutcome
 from crossdock.messagebox.statement import statement
@@ -24,12 +22,7 @@ from walk import until
 LATER = NOW + timedelta(minutes=5)
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is due, and what the dead left, is looked for at once."""
-    monkeypatch.setattr(queues, "_DEAD_GRACE", timedelta(0))
-    monkeypatch.setattr(host_instance, "_UPKEEP_SECONDS", 0.05)
-    monkeypatch.setattr(host_instance, "_RECONNECT_SECONDS", 0.05)
+pytestmark = pytest.mark.usefixtures("quick_upkeep")
 
 
 def test_ordered_port_delivers_in_order_and_waits_behind_the_one_that_failed(agent: Agent, database: str) -> None:

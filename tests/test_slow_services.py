@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from threading import Event, Lock
 from typing import Any
 
@@ -14,19 +14,12 @@ from box import count
 from crossdock.host import instance as host_instance
 from crossdock.host.outcome import Complete, Outcome, Service
 from crossdock.message.message import Message
-from crossdock.messagebox import queues
 from crossdock.messagebox.agent import Agent
 from express import at_ports, deploy, kinds, port, publish, rows, unbalanced
 from service import Partner, publish_named, running, running_all, settled
 from walk import until
 
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is due, and what the dead left, is looked for at once."""
-    monkeypatch.setattr(queues, "_DEAD_GRACE", timedelta(0))
-    monkeypatch.setattr(host_instance, "_UPKEEP_SECONDS", 0.05)
-    monkeypatch.setattr(host_instance, "_RECONNECT_SECONDS", 0.05)
+pytestmark = pytest.mark.usefixtures("quick_upkeep")
 
 
 class Bulk(Partner):
