@@ -82,10 +82,6 @@ class Database:
         with self._connection() as connection:
             connection.execute(statement(verb), parameters)
 
-    def _host_rows(self, verb: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-        with self._connection() as connection:
-            return connection.execute(host_statement(verb, parameters["host"]), parameters, binary=True).fetchall()
-
     def _host_run(self, verb: str, parameters: Mapping[str, Any]) -> None:
         with self._connection() as connection:
             connection.execute(host_statement(verb, parameters["host"]), parameters)
