@@ -193,6 +193,34 @@ def test_index_is_compacted_once_its_rows_are_gone_and_not_while_they_are_there(
     assert len(delivered_now(agent)) == 1
 
 
+def test_table_that_stayed_large_is_made_small_once_nothing_is_in_it(agent: Agent, database: str) -> None:
+    deploy(agent, port("A", "Region = 'NO'"))
+    with psycopg.connect(database, autocommit=True, options="-csearch_path=crossdock") as connection:
+        connection.execute("ALTER TABLE part SET (autovacuum_enabled = off)")
+        connection.execute(
+            "INSERT INTO part (id, name, body, size)"
+            " SELECT gen_random_uuid(), 'body', decode(repeat('00', 99), 'hex'), 99 FROM generate_series(1, %s)",
+            [BLOATED_ROWS],
+        )
+        connection.execute("DELETE FROM part WHERE ctid <> (SELECT max(ctid) FROM part)")
+        connection.execute("VACUUM part")  # which finds the last row there
+        connection.execute("DELETE FROM part")
+        assert table_bytes(database, "part") > cleanup._BLOATED_BYTES
+        until(lambda: rows(database, "SELECT n_live_tup FROM pg_stat_user_tables WHERE relname = 'part'") == [(0,)])
+
+    assert "part" in agent.compact()
+
+    assert table_bytes(database, "part") == 0
+    publish(agent, NORWAY)
+    assert "part" not in agent.compact()
+    assert len(delivered_now(agent)) == 1
+
+
+def table_bytes(database: str, table: str) -> int:
+    [(size,)] = rows(database, f"SELECT pg_relation_size('{table}')")
+    return int(size)
+
+
 def test_index_that_is_in_use_is_left_for_later(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cleanup, "_BLOATED_BYTES", 10_000)  # two pages, over one page of rows
     monkeypatch.setattr(cleanup, "_LOCK_TIMEOUT", "20ms")

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from threading import Event, Lock
+from functools import partial
+from threading import Event, Lock, Thread, get_ident
 from typing import Any
 
 import pytest
 
 from box import count
 from crossdock.host import instance as host_instance
+from crossdock.host.instance import HostInstance
 from crossdock.host.outcome import Complete, Outcome, Service
 from crossdock.message.message import Message
 from crossdock.messagebox.agent import Agent
@@ -184,6 +186,65 @@ def test_services_that_are_rather_slow_leave_room_for_a_quick_one(agent: Agent, 
     assert agent.statistics().ports == dict.fromkeys([*slow, "Quick"], 2_000)
     assert most[0] > 30  # of the 40 that they take, though there are four workers to begin with
     assert unbalanced(database) == []
+
+
+class Together(Partner):
+    """Waits a moment for each message, and knows in which threads it was at work."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(self._wait)
+        self._seconds = seconds
+        self.threads: set[int] = set()
+
+    def has(self, number: int) -> bool:
+        return len(self.got) == number
+
+    def _wait(self, _: str, __: int) -> Outcome:
+        self.threads.add(get_ident())
+        if self._seconds:
+            Event().wait(self._seconds)
+        return Complete()
+
+
+def test_many_workers_are_there_for_a_service_that_waits_and_few_for_one_that_does_not(agent: Agent) -> None:
+    deploy(agent, port("A", "Region = 'NO'"))
+    for seconds, few in (0.005, False), (0.0, True):
+        partner = Together(seconds)
+        partner.in_flight = 48
+        publish(agent, *[{"Region": "NO"}] * 2_000)
+        with running(agent, partner, lambda: datetime.now(UTC), workers=48):
+            until(partial(partner.has, 2_000), 60)
+            until(lambda: settled(agent), 60)
+        threads = len(partner.threads)
+        assert threads <= 8 if few else threads > 40, (few, threads)
+
+
+def test_what_waits_for_a_service_that_is_undeployed_goes_back_when_the_instance_stops(
+    agent: Agent, database: str
+) -> None:
+    deploy(agent, port("A", "Region = 'NO'"))
+    hanging = Hanging()
+    hanging.in_flight = 1
+    deployed: list[Service | None] = [hanging]
+    publish_named(agent, *(f"m{n}" for n in range(20)))
+    made = HostInstance(
+        agent, agent.hosts()["Default"], lambda _: deployed[0], workers=4, clock=lambda: datetime.now(UTC)
+    )
+    made.start()
+    stop = Thread(target=made.stop)
+    try:
+        until(lambda: made.in_hand == 2, 10)
+        deployed[0] = None
+        publish_named(agent, "one that finds it gone")
+        until(lambda: count(database, "suspended") == 1)
+        stop.start()
+        until(lambda: agent.statistics().claimed == 1)
+    finally:
+        hanging.go.set()
+        stop.join()
+
+    assert hanging.got == ["m0"]
+    assert rows(database, "SELECT DISTINCT attempt FROM queue") == [(0,)]
 
 
 def test_two_instances_share_what_a_slow_service_left(agent: Agent, database: str) -> None:

@@ -38,6 +38,7 @@ _BATCH = 2_500
 _COPIES = 3
 _HOST = "Bench"
 _ALIKE = 4
+_TURNS = 4
 _PROPERTIES = {"Region": PropertyType.TEXT, "Amount": PropertyType.DECIMAL, "Customer": PropertyType.TEXT}
 
 Progress = Callable[[str], None]
@@ -65,19 +66,18 @@ def bench_queue(
 ) -> Figures:
     """Every figure of one run; rates are of wall-clock seconds, the median of the rounds."""
     with _messagebox(database, subscriptions, progress) as bench:
-        publishing, ceiling, taking, taking_64, cleaning = [], [], [], [], []
+        publishing, ceiling, taking, cleaning, few_and_many = [], [], [], [], []
         for number in range(rounds):
             progress(f"round {number + 1} of {rounds}")
             ceiling.append(_ceiling(bench, _batches(bench, messages, body)))
             publishing.append(_publish(bench, _batches(bench, messages, body)))
             taking.append(_drain(bench, workers=8))
             cleaning.append(_clean_up(bench))
-            _publish(bench, _batches(bench, messages, body))
-            taking_64.append(_drain(bench, workers=64))
-            cleaning.append(_clean_up(bench))
+            few_and_many.append(_by_turns(bench, messages // _TURNS, body))
         pairs = [_beside_broken(bench, messages, body, first=number % 2 == 1) for number in range(rounds)]
         without, beside = (median(each) for each in zip(*pairs, strict=True))
-        with_reader = _with_open_reader(bench, messages, body, reader_seconds)
+        without_reader, with_reader = _with_open_reader(bench, messages, body, reader_seconds)
+        few, many = (median(each) for each in zip(*few_and_many, strict=True))
         dead, size = _settle_down(bench)
     return {
         "messages": messages,
@@ -89,9 +89,11 @@ def bench_queue(
         "copy_ceiling_per_s": round(median(ceiling)),
         "ratio_to_copy": round(median(publishing) / median(ceiling), 3),
         "dequeue_per_s": round(median(taking)),
-        "dequeue_per_s_64_workers": round(median(taking_64)),
+        "dequeue_per_s_64_workers": round(many),
+        "dequeue_per_s_8_workers_by_turns": round(few),
         "dequeue_per_s_with_open_reader": round(with_reader),
-        "with_open_reader_ratio": round(with_reader / median(taking), 3),
+        "dequeue_per_s_around_open_reader": round(without_reader),
+        "with_open_reader_ratio": round(with_reader / without_reader, 3),
         "open_reader_seconds": reader_seconds,
         "without_broken_port_per_s": round(without),
         "beside_broken_port_per_s": round(beside),
@@ -103,7 +105,8 @@ def bench_queue(
         "publish_per_s_each": [round(each) for each in publishing],
         "copy_ceiling_per_s_each": [round(each) for each in ceiling],
         "dequeue_per_s_each": [round(each) for each in taking],
-        "dequeue_per_s_64_workers_each": [round(each) for each in taking_64],
+        "dequeue_per_s_64_workers_each": [round(each) for _, each in few_and_many],
+        "dequeue_per_s_8_workers_by_turns_each": [round(each) for each, _ in few_and_many],
     }
 
 
@@ -199,6 +202,17 @@ def _drain(bench: _Bench, *, workers: int) -> float:
         instance.stop()
 
 
+def _by_turns(bench: _Bench, messages: int, body: int) -> tuple[float, float]:
+    """References per second with 8 and with 64 workers, in short turns: the machine is not the same for long."""
+    seconds = {8: 0.0, 64: 0.0}
+    for workers in (8, 64, 64, 8) * (_TURNS // 2):
+        _publish(bench, _batches(bench, messages, body))
+        seconds[workers] += messages * _COPIES / _drain(bench, workers=workers)
+        _clean_up(bench)
+    references = messages * _COPIES * _TURNS
+    return references / seconds[8], references / seconds[64]
+
+
 def _beside_broken(bench: _Bench, messages: int, body: int, *, first: bool) -> tuple[float, float]:
     """References per second of two ports, without a third one and beside it while its partner hangs."""
     bench.progress("beside a port whose partner hangs")
@@ -208,19 +222,24 @@ def _beside_broken(bench: _Bench, messages: int, body: int, *, first: bool) -> t
     )
 
 
-def _with_open_reader(bench: _Bench, messages: int, body: int, seconds: float) -> float:
-    """The rate of the last round while somebody has held a transaction open for so long."""
+def _with_open_reader(bench: _Bench, messages: int, body: int, seconds: float) -> tuple[float, float]:
+    """References per second just before and after, and while somebody has held a transaction open for so long."""
+
+    def rate() -> float:
+        _publish(bench, _batches(bench, messages, body))
+        rate = _drain(bench, workers=8)
+        _clean_up(bench)
+        return rate
+
+    before = rate()
     bench.progress(f"with a reader that holds a transaction open for {seconds:.0f} s")
     with psycopg.connect(bench.agent.database, options="-csearch_path=crossdock") as reader:
         reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         reader.execute("SELECT count(*) FROM queue")
-        began = time.monotonic()
-        while True:
-            _publish(bench, _batches(bench, messages, body))
-            rate = _drain(bench, workers=8)
-            _clean_up(bench)
-            if time.monotonic() - began >= seconds:
-                return rate
+        began, beside = time.monotonic(), 0.0
+        while time.monotonic() - began < seconds:
+            beside = rate()
+    return (before + rate()) / 2, beside
 
 
 def _clean_up(bench: _Bench) -> float:

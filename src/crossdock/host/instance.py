@@ -17,9 +17,10 @@ from queue import Empty, SimpleQueue
 from threading import Event, Lock, Thread
 
 from crossdock.errors import TransientError, UnavailableError
+from crossdock.host.flows import Services
 from crossdock.host.publisher import Publisher
 from crossdock.host.settler import Settler
-from crossdock.host.workers import Services, Workers
+from crossdock.host.workers import Workers
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.queues import FEW
 from crossdock.messagebox.rows import Reference

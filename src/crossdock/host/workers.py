@@ -13,33 +13,26 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
 from queue import Empty, SimpleQueue
-from threading import Event, Lock, Thread
-from typing import Protocol
+from threading import Event, Thread
 
 from crossdock.errors import TransientError
 from crossdock.host.flow import SLOW_SECONDS, Flow, Share, cut, share_size
+from crossdock.host.flows import Flows, Services
 from crossdock.host.outcome import Answer, BatchService, Outcome, Postpone, Retry, Service, Suspend
 from crossdock.host.settler import Delivered, Settler
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.queues import LineOutcome
 from crossdock.messagebox.rows import Reference
 
-IN_FLIGHT = 8
-_IN_FLOWS = 2_000
+_QUICK_WORKERS = 8  # where deliveries take no time, more only get in each other's way
 MOST_WORKERS = 1_024
 _LONGEST_SHARE_SECONDS = 0.05
+_QUICK_SECONDS = 0.0005
 _WAITS_SECONDS = 0.01  # whoever takes longer mostly waits, and others can work meanwhile
-_HOPED_SECONDS = 0.0005
 _RECONNECT_SECONDS = 0.5
 _GONE = "The send port is no longer deployed."
 
 logger = logging.getLogger(__name__)
-
-
-class Services(Protocol):
-    """Finds the service a reference is for; None if it is not deployed any more."""
-
-    def __call__(self, service_id: int) -> Service | None: ...
 
 
 class Workers:
@@ -62,6 +55,7 @@ class Workers:
         self._agent = agent
         self._host_id = host_id
         self._services = services
+        self._flows = Flows(services)
         self._settler = settler
         self._count = count
         self._clock = clock
@@ -70,14 +64,12 @@ class Workers:
         self._wake = wake
         self._thread = thread
         self._ready: SimpleQueue[Share | None] = SimpleQueue()
-        self._lock = Lock()
-        self._flows: dict[int, tuple[Service, Flow | None]] = {}
         self._at_work: dict[int, Share] = {}
         self._threads: list[Thread] = []
         self._pace = 1.0  # seconds for one delivery of a quick service, as it was last time
 
     def start(self) -> None:
-        self._grow(self._count)
+        self._grow(min(self._count, _QUICK_WORKERS))
 
     def stop(self) -> None:
         """Finish what has begun, give back the rest."""
@@ -93,7 +85,7 @@ class Workers:
         free: list[Reference] = []
         restricted: defaultdict[int, list[Reference]] = defaultdict(list)
         for reference in references:
-            if self._flow(reference.service_id) is None:
+            if self._flows.of(reference.service_id) is None:
                 free.append(reference)
             else:
                 restricted[reference.service_id].append(reference)
@@ -104,21 +96,17 @@ class Workers:
 
     def behind(self) -> list[int]:
         """Services of which more is queued than there is room for; others are claimed for without them."""
-        slow = [service for service, (_, flow) in list(self._flows.items()) if flow is not None and flow.behind]
-        return [service for service in slow if self._flow(service) is not None]
+        return [service for services in self._flows.behind().values() for service in services]
 
     def refill(self, instance: int, claim: Callable[[Sequence[int], int], Sequence[Reference]]) -> int:
         """Claim for those that are behind what they have room for; gives how many references."""
-        services: defaultdict[Flow, list[int]] = defaultdict(list)
-        for service in self.behind():
-            if (flow := self._flow(service)) is not None:
-                services[flow].append(service)
-        return sum(self._refill(instance, flow, of_flow, claim) for flow, of_flow in services.items())
+        behind = self._flows.behind().items()
+        return sum(self._refill(instance, flow, services, claim) for flow, services in behind)
 
     def _refill(
         self, instance: int, flow: Flow, services: list[int], claim: Callable[[Sequence[int], int], Sequence[Reference]]
     ) -> int:
-        room = flow.refill(self._spare())
+        room = flow.refill(self._flows.spare)
         if not room:
             return 0
         references: Sequence[Reference] = ()
@@ -135,11 +123,7 @@ class Workers:
     @property
     def in_flows(self) -> int:
         """How many references are held for services with a flow of their own."""
-        return sum(flow.held for flow in {flow for _, flow in list(self._flows.values()) if flow is not None})
-
-    def _spare(self) -> int:
-        """Room for so many more in all flows together, whatever each may hold at least."""
-        return max(0, _IN_FLOWS - self.in_flows)
+        return self._flows.held
 
     def hand_over_line(self, instance: int, references: Sequence[Reference]) -> None:
         """Deliver these in their order, under the lease of their line."""
@@ -147,71 +131,40 @@ class Workers:
 
     def tend(self) -> None:
         """Now and then: let nobody wait behind a slow delivery, and have as many workers as are not held up."""
-        slow = 0
+        slow, count = 0, min(self._count, _QUICK_WORKERS)
         for share in list(self._at_work.values()):
-            waits = share.flow is not None and share.flow.pace > _WAITS_SECONDS
+            if (current := share.current) is None:
+                continue
+            pace = self._pace if share.flow is None else share.flow.pace
+            if pace > _QUICK_SECONDS or current.line > 0:
+                count = self._count
+            waits = share.flow is not None and pace > _WAITS_SECONDS
             slow += waits
-            if time.monotonic() - share.began <= SLOW_SECONDS or (current := share.current) is None:
+            if time.monotonic() - share.began <= SLOW_SECONDS:
                 continue
             slow += not waits
             if share.flow is None and current.line == 0:
-                self._slow(current.service_id, time.monotonic() - share.began)
+                self._flows.slow(current.service_id, time.monotonic() - share.began)
                 self.hand_over(share.instance, share.take_rest())
             elif share.flow is not None and not share.flow.batches:
                 for single in cut(share.instance, share.take_rest(), 1, share.flow):
                     self._ready.put(single)
-        for _, flow in list(self._flows.values()):
-            for excess in flow.excess() if flow is not None else ():
+        for flow in self._flows.all():
+            for excess in flow.excess():
                 self._settler.give_back(excess.instance, excess.references)
-        self._grow(min(MOST_WORKERS, self._count + slow))
+        self._grow(min(MOST_WORKERS, count + slow))
 
     @property
     def patience(self) -> float:
         """In so many seconds `tend` is due."""
         return SLOW_SECONDS / 2 if self._at_work else SLOW_SECONDS
 
-    # Flows
-
-    def _flow(self, service_id: int) -> Flow | None:
-        """None for a service that needs none."""
-        known = self._flows.get(service_id)
-        try:
-            service = self._services(service_id)
-        except TransientError:
-            return None if known is None else known[1]
-        if service is None:
-            self._flows.pop(service_id, None)
-            return None
-        if known is None or known[0] is not service:
-            with self._lock:
-                known = service, self._new_flow(service, None if known is None else known[1])
-                self._flows[service_id] = known
-        return known[1]
-
-    def _new_flow(self, service: Service, before: Flow | None) -> Flow | None:
-        batches = isinstance(service, BatchService) and service.batches
-        # A port and the same port in a group are one service under two ids: together they take so many at once.
-        shared = next((flow for other, flow in self._flows.values() if other is service and flow is not None), before)
-        if shared is not None:
-            shared.limit, shared.batches = service.in_flight or IN_FLIGHT, batches
-            return shared
-        if not batches and service.in_flight is None:
-            return None
-        return Flow(service.in_flight or IN_FLIGHT, _HOPED_SECONDS, batches=batches)
-
-    def _slow(self, service_id: int, seconds: float) -> None:
-        """It has been slow: from now on it has a flow of its own."""
-        with self._lock:
-            known = self._flows.get(service_id)
-            if known is not None and known[1] is None:
-                self._flows[service_id] = known[0], Flow(known[0].in_flight or IN_FLIGHT, seconds)
-
     def _admit(self, service_id: int, instance: int, references: Sequence[Reference]) -> None:
-        flow = self._flow(service_id)
+        flow = self._flows.of(service_id)
         if flow is None:
             shares, rest = cut(instance, references, 1), references[:0]
         else:
-            shares, rest = flow.admit(instance, references, self._spare())
+            shares, rest = flow.admit(instance, references, self._flows.spare)
         for share in shares:
             self._ready.put(share)
         if rest:
@@ -240,7 +193,7 @@ class Workers:
 
     def _became_slow(self, share: Share) -> bool:
         """Whether a service in it has got a flow since it was cut: the rest of its messages must not hold us up too."""
-        return any(self._flow(service) is not None for service in {each.service_id for each in share.references})
+        return any(self._flows.of(service) is not None for service in {each.service_id for each in share.references})
 
     def _deliver_share(self, share: Share) -> None:
         """One after the other. If that takes longer than it did last time, the rest goes to whoever is free."""
@@ -270,13 +223,13 @@ class Workers:
             following = share.flow.end(share, delivered=count, let_go=let_go, seconds=seconds)
             if following is not None:
                 self._ready.put(following)
-            if share.flow.hungry(self._spare()):
+            if share.flow.hungry(self._flows.spare):
                 self._wake()
         elif count:
             self._pace = max(seconds / count, 1e-6)
             current = share.current
             if current is not None and seconds / count > _LONGEST_SHARE_SECONDS:
-                self._slow(current.service_id, seconds / count)
+                self._flows.slow(current.service_id, seconds / count)
         if rest and self._stopping.is_set():
             self._give_back([Share(share.instance, rest)])
         elif rest:
@@ -386,7 +339,7 @@ class Workers:
                 break
             if share is not None:
                 found.append(share)
-        return found + [share for _, flow in self._flows.values() if flow is not None for share in flow.drain()]
+        return found + [share for flow in self._flows.all() for share in flow.drain()]
 
     def _give_back(self, shares: Sequence[Share]) -> None:
         """Somebody else may take it."""

@@ -1,4 +1,4 @@
-"""Gives back the space of indexes that are large over tables that are nearly empty."""
+"""Gives back the space of tables that are large and nearly empty, and of their indexes."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ NUMBER = 3
 
 @dataclass(frozen=True, slots=True)
 class Compact:
-    """Takes milliseconds, since there is hardly anything to index; skips what is in use."""
+    """Takes milliseconds, since there is hardly anything left; skips what is in use."""
 
     agent: Agent
 
     def run_once(self) -> int:
-        """Gives how many indexes were built anew."""
+        """Gives how many tables and indexes are smaller now."""
         with self.agent.alone(NUMBER) as mine:
             return len(self.agent.compact()) if mine else 0

@@ -23,6 +23,10 @@ _SESSION = {
     "tcp_keepalives_interval": "10",
     "tcp_keepalives_count": "3",
     "tcp_user_timeout": "60s",
+    # Our tables are often empty when PostgreSQL makes a plan, and to read all of an empty table costs nothing. It keeps
+    # the plan, and the table fills: whatever looks for rows must go by an index, however few there seem to be.
+    "enable_seqscan": "off",
+    "jit": "off",
 }
 # A queue is often empty when PostgreSQL counts its rows. For one that it takes for empty it would rather read all that
 # waits and sort it than go by the index that has it in order. For everything else a sort is a fine thing.

@@ -25,7 +25,12 @@ WITH ready AS (
       FROM ready
     RETURNING priority, sequence, message_id, subscription_id, service_id, attempt, line, instance_id
 )
-SELECT taken.*, message.context::text, part.name, part.body
+SELECT taken.*, message.context, message.name, message.body
   FROM taken
-  LEFT JOIN message ON message.id = taken.message_id AND message.part_count = 1
-  LEFT JOIN part ON part.id = message.parts[1] AND part.size <= %(held)s AND part.fragments = 0;
+  LEFT JOIN LATERAL (SELECT context::text, part.name, part.body
+                       FROM message, LATERAL (SELECT name, body
+                                                FROM part
+                                               WHERE id = message.parts[1] AND size <= %(held)s AND fragments = 0
+                                               LIMIT 1) AS part
+                      WHERE message.id = taken.message_id AND message.part_count = 1
+                      LIMIT 1) AS message ON true;

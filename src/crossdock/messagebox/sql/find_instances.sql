@@ -6,5 +6,5 @@ SELECT waiting.hash, waiting.id, waiting.instance_id, waiting.service_id, servic
   JOIN service ON service.id = waiting.service_id
   JOIN host ON host.id = waiting.host_id
  WHERE waiting.hash = ANY(%(hash)s)
- ORDER BY waiting.id
+ ORDER BY waiting.id + 0 -- or they might all be read in the order of their ids, to save sorting the few that match
    FOR KEY SHARE OF waiting;

@@ -2,6 +2,6 @@
 SELECT sequence, location_id, identity, size
   FROM intake
  WHERE sequence > %(start)s AND sequence <= %(end)s
-   AND NOT EXISTS (SELECT FROM publication WHERE intake_sequence = intake.sequence AND last)
+   AND (SELECT true FROM publication WHERE intake_sequence = intake.sequence AND last LIMIT 1) IS NULL
    AND (%(host)s::smallint IS NULL OR location_id IN (SELECT id FROM receive_location WHERE host_id = %(host)s))
  ORDER BY sequence;

@@ -2,11 +2,11 @@
 WITH reported AS (
     UPDATE suspended
        SET reported = true
-      FROM unnest(%(message)s::uuid[], %(report)s::text[]) AS worked_out (message_id, report)
-     WHERE suspended.message_id = worked_out.message_id AND suspended.kind = 'unrouted' AND NOT suspended.reported
-    RETURNING suspended.message_id, worked_out.report
+     WHERE message_id = ANY (%(message)s::uuid[]) AND kind = 'unrouted' AND NOT reported
+    RETURNING message_id
 )
 INSERT INTO routing_failure (message_id, report)
-SELECT message_id, report::json
+SELECT message_id, worked_out.report::json
   FROM reported
+  JOIN unnest(%(message)s::uuid[], %(report)s::text[]) AS worked_out (message_id, report) USING (message_id)
     ON CONFLICT DO NOTHING;

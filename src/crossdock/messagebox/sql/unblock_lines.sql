@@ -3,6 +3,6 @@ UPDATE ordered_line
    SET blocked_until = NULL, reason = NULL, blocked_by = NULL
  WHERE host_id = %(host)s
    AND blocked_by IS NOT NULL
-   AND NOT EXISTS (SELECT
-                     FROM {suspended} AS suspended
-                    WHERE suspended.host_id = %(host)s AND suspended.sequence = ordered_line.blocked_by);
+   AND (SELECT true
+          FROM {suspended} AS suspended
+         WHERE suspended.host_id = %(host)s AND suspended.sequence = ordered_line.blocked_by) IS NULL;
