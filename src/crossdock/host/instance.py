@@ -34,6 +34,8 @@ _UPKEEP_SECONDS = 1.0
 _REQUEUES = 20
 _LOOK_AT_CLAIMS_SECONDS = 10.0
 _RECONNECT_SECONDS = 0.5
+# To look again at once takes the processor from the delivery of what was found; whatever arrives meanwhile calls.
+_BREATH_SECONDS = 0.02
 
 logger = logging.getLogger(__name__)
 
@@ -204,15 +206,15 @@ class HostInstance:
                 self._stopping.wait(_RECONNECT_SECONDS)
                 continue
             try:
-                claimed = self._claim(limit)
+                claimed, more = self._claim(limit)
             except TransientError as error:
                 logger.warning("Host instance waits for the MessageBox: %s", error)
                 self._broken.set()
                 continue
             if claimed >= _BATCH:
                 self._wake()  # there is more than one can take
-            elif not claimed:
-                self._wait()
+            elif not more:
+                self._wait(_BREATH_SECONDS if claimed else self._polling)
             limit = _BATCH if claimed >= FEW else FEW  # after a rest there will be few
 
     def _wake(self) -> None:
@@ -220,32 +222,33 @@ class HostInstance:
         if self._calls.empty():
             self._calls.put(None)
 
-    def _wait(self) -> None:
+    def _wait(self, seconds: float) -> None:
         with suppress(Empty):
-            self._calls.get(timeout=self._polling)
+            self._calls.get(timeout=seconds)
 
-    def _claim(self, limit: int) -> int:
-        """Claim what there is room for, and hand it to the workers; gives how many references."""
+    def _claim(self, limit: int) -> tuple[int, bool]:
+        """Claim what there is room for, and hand it to the workers: how many references, and whether to look on."""
         room = self._free()
         if room <= 0:
             self._room.wait(self._polling)
             self._room.clear()
-            return 1
+            return 1, True
         instance, now = self._lifeline.instance, self._clock()
         dequeue = partial(self._agent.dequeue, self._host_id, instance, now=now)
         few = limit == FEW  # after a rest: somebody may wait for each
         references = self._hold(dequeue(limit=min(limit, room), but=self._workers.behind(), hurry=few))
         if references:
             self._workers.hand_over(instance, references)
-        count = len(references)
+        others = 0
         if self._has_lines:
             ordered = self._hold(self._agent.dequeue_ordered(self._host_id, instance, limit=_LINE_BATCH, now=now))
             if ordered:
                 self._workers.hand_over_line(instance, ordered)
-            count += len(ordered)
-        return count + self._workers.refill(
+            others += len(ordered)
+        others += self._workers.refill(
             instance, lambda services, limit: self._hold(dequeue(limit=limit, only=services))
         )
+        return len(references) + others, others > 0 or len(references) >= min(limit, room)
 
     def _free(self) -> int:
         """Services with a flow of their own have room of their own."""
