@@ -236,7 +236,7 @@ def _with_open_reader(bench: _Bench, messages: int, body: int, seconds: float) -
     with psycopg.connect(bench.agent.database, options="-csearch_path=crossdock") as reader:
         reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         reader.execute("SELECT count(*) FROM queue")
-        began, beside = time.monotonic(), 0.0
+        began, beside = time.monotonic(), rate()
         while time.monotonic() - began < seconds:
             beside = rate()
     return (before + rate()) / 2, beside
