@@ -12,7 +12,7 @@ import pytest
 from box import NOW, count, deployment, ids
 from crossdock.maintenance.references import NUMBER, CleanReferences
 from crossdock.maintenance.routing_failures import ReportRoutingFailures
-from crossdock.messagebox import store
+from crossdock.messagebox import batch
 from crossdock.messagebox.agent import Agent
 from interleave import (
     PATIENCE_SECONDS,
@@ -41,10 +41,10 @@ def aside(agent: Agent) -> Iterator[ThreadPoolExecutor]:  # noqa: ARG001 (the th
 def test_publisher_that_writes_to_logs_which_were_summed_meanwhile_is_counted_in_a_later_round(
     agent: Agent, database: str, aside: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store, "_FEW", 0)  # few messages look for their log only when they write to it
+    monkeypatch.setattr(batch, "_FEW", 0)  # few messages look for their log only when they write to it
     agent.deploy(an_application("Port"))
     with publisher_before_its_references(agent, database, aside, a_message(agent), table="queue") as publishing:
-        cleanup_does_not_wait(agent, aside)
+        aside.submit(summed, agent).result(PATIENCE_SECONDS)
     publishing.result(PATIENCE_SECONDS)
     assert count(database, "message_ref_log_1") == count(database, "part_ref_log_1") == 1
     assert count(database, "reference_log WHERE message = 2 AND part = 2") == 1
@@ -81,7 +81,7 @@ def test_log_with_rows_of_a_publisher_that_has_not_committed_is_summed_without_t
     agent.publish([a_message(agent, "earlier")])
 
     with publisher_before_its_commit(agent, database, a_message(agent, "late")):
-        cleanup_does_not_wait(agent, aside)
+        aside.submit(summed, agent).result(PATIENCE_SECONDS)
         assert count(database, "message_ref_total") == 1
 
     assert places(database) == {"queued": 2}
@@ -265,7 +265,7 @@ def an_unrouted_message_that_two_want_now(agent: Agent, *, counted: bool = True)
     agent.deploy(deployment(One="Region = 'SE'", Two="Region = 'SE'"))
     agent.publish([a_message(agent)])
     if counted:
-        CleanReferences(agent).run_once()
+        summed(agent)
     [row] = agent.suspended()
     agent.deploy(deployment(One="Region = 'NO'", Two="Region = 'NO'"))
     return row.id
@@ -274,6 +274,12 @@ def an_unrouted_message_that_two_want_now(agent: Agent, *, counted: bool = True)
 def cleanup_does_not_wait(agent: Agent, aside: ThreadPoolExecutor) -> None:
     """A round of it, while somebody else is in the middle of something."""
     aside.submit(CleanReferences(agent).run_once).result(PATIENCE_SECONDS)
+
+
+def summed(agent: Agent) -> None:
+    """Both logs, though nothing in them has been taken away."""
+    agent.sum_log("message", agent.swap_log("message"))
+    agent.sum_log("part", agent.swap_log("part"))
 
 
 def settled(agent: Agent, *, limit: int = 100) -> None:

@@ -99,6 +99,22 @@ def test_cleaning_goes_on_while_messages_come_and_go(agent: Agent, other: Agent,
     assert unbalanced(database) == []
 
 
+def test_logs_from_which_nothing_was_taken_are_left_as_they_are(
+    agent: Agent, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deploy(agent, port("A", "Region = 'NO'"))
+    publish(agent, NORWAY, NORWAY)
+    logs = [f"{kind}_ref_log_1" for kind in ("message", "part")]
+
+    CleanReferences(agent).run_once()
+    assert [count(database, log) for log in logs] == [2, 2]
+
+    monkeypatch.setattr(cleanup, "_LONG_LOG", 1)
+    CleanReferences(agent).run_once()
+    assert [count(database, log) for log in logs] == [0, 0]
+    assert unbalanced(database) == []
+
+
 def test_reader_of_a_log_holds_up_neither_cleaning_nor_publishing(agent: Agent, database: str) -> None:
     deploy(agent, port("A", "Region = 'NO'"))
     with psycopg.connect(database, options="-csearch_path=crossdock") as reader:

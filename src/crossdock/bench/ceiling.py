@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import psycopg
 
-from crossdock.messagebox.copy import fixed_rows, uuid_array
-from crossdock.messagebox.store import message_row, part_rows
+from crossdock.messagebox.batch import Batch
+from crossdock.messagebox.copy import fixed_rows
+from crossdock.messagebox.store import message_rows, part_rows
 from crossdock.receive.interchange import Interchange
 from crossdock.subscription.router import Router
 
@@ -49,10 +50,15 @@ def copy_ceiling(database: str, router: Router, batches: Sequence[Interchange]) 
 def empty(database: str) -> None:
     """Away with the rows of the ceiling, and with every other message."""
     with psycopg.connect(database, options=_SEARCH_PATH, autocommit=True) as connection:
-        connection.execute(
-            "TRUNCATE message, part, queue, claimed, scheduled, message_ref_log_1, message_ref_log_2, part_ref_log_1,"
-            " part_ref_log_2, message_ref_total, part_ref_total"
-        )
+        while True:
+            try:
+                connection.execute(
+                    "TRUNCATE message, part, queue, claimed, scheduled, message_ref_log_1, message_ref_log_2,"
+                    " part_ref_log_1, part_ref_log_2, message_ref_total, part_ref_total"
+                )
+                return
+            except psycopg.errors.DeadlockDetected:
+                continue  # cleanup is at work, and takes the tables in another order
 
 
 def timed(items: Sequence[Any], work: Callable[[Any], object]) -> float:
@@ -66,8 +72,9 @@ def timed(items: Sequence[Any], work: Callable[[Any], object]) -> float:
 
 def _buffers(router: Router, batch: Interchange) -> list[tuple[str, bytes]]:
     """Every row that publishing this batch writes, as PostgreSQL takes it."""
-    ids = uuid_array(message.id.bytes for message in batch.messages)
-    positions, numbers = router.match([message.context.promoted for message in batch.messages])
+    messages = Batch([batch.messages])
+    ids = messages.ids
+    positions, numbers = router.match(messages)
     columns = router.table
     found = columns.rows(numbers)
     queue = fixed_rows(
@@ -81,10 +88,8 @@ def _buffers(router: Router, batch: Interchange) -> list[tuple[str, bytes]]:
         ]
     )
     rows = {
-        "message (id, context, part_count, parts)": b"".join(map(message_row, batch.messages)),
-        "part (id, name, body, size, fragments)": b"".join(
-            chain.from_iterable(part_rows(message, {}) for message in batch.messages)
-        ),
+        "message (id, context, part_count, parts)": b"".join(chain.from_iterable(message_rows(messages))),
+        "part (id, name, body, size, fragments)": b"".join(chain.from_iterable(part_rows(messages, {}))),
         "queue (host_id, line, priority, message_id, subscription_id, service_id)": queue,
         "message_ref_log_1 (message_id, delta)": fixed_rows(
             [("uuid", ids), ("int4", np.bincount(positions, minlength=len(ids)))]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from crossdock.messagebox.agent import Agent
+from crossdock.messagebox.cleanup import Kind
 
 NUMBER = 1
 
@@ -20,5 +21,7 @@ class CleanReferences:
         with self.agent.alone(NUMBER) as mine:
             if not mine:
                 return 0
-            messages = self.agent.sum_log("message", self.agent.swap_log("message"))
-            return messages + self.agent.sum_log("part", self.agent.swap_log("part"))
+            return self._clean("message") + self._clean("part")
+
+    def _clean(self, kind: Kind) -> int:
+        return self.agent.sum_log(kind, self.agent.swap_log(kind)) if self.agent.may_be_unreferenced(kind) else 0

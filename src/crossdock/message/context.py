@@ -51,6 +51,11 @@ class Context(msgspec.Struct, frozen=True):
         return cls(_decode(kept["promoted"]), _decode(kept["written"]), frozenset(kept.get("labels", ())))
 
 
+def members(values: Mapping[str, Value]) -> bytes:
+    """The properties as members of a JSON object, as `to_json` writes them."""
+    return _to_json(_encode(values))[1:-1]
+
+
 def _without(values: Mapping[str, Value], name: str) -> Mapping[str, Value]:
     return {known: value for known, value in values.items() if known != name} if name in values else values
 

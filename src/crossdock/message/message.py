@@ -12,7 +12,7 @@ from crossdock.message.context import Context
 
 MessageId = NewType("MessageId", UUID)
 
-_POSITION_LOW_BITS = 24
+POSITION_LOW_BITS = 24
 BOX_BITS = 38
 _CHUNK_BYTES = 1024 * 1024
 
@@ -61,7 +61,7 @@ def message_id(box: int, sequence: int, position: int) -> MessageId:
     """
     value = sequence << 80
     value |= 8 << 76
-    value |= (position >> _POSITION_LOW_BITS) << 64
+    value |= (position >> POSITION_LOW_BITS) << 64
     value |= 0b10 << 62
-    value |= (position & ((1 << _POSITION_LOW_BITS) - 1)) << BOX_BITS
+    value |= (position & ((1 << POSITION_LOW_BITS) - 1)) << BOX_BITS
     return MessageId(UUID(int=value | box))

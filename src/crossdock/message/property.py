@@ -6,12 +6,11 @@ Values are always taken from their text, so `999.9999999999999991` is that decim
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from difflib import get_close_matches
 from enum import StrEnum
-from typing import assert_never
 
 from crossdock.errors import PromotionError, PropertyError
 
@@ -49,21 +48,7 @@ _SPECIAL_FLOATS = {"NaN": "nan", "INF": "inf", "+INF": "inf", "-INF": "-inf"}
 
 def parse_value(type_: PropertyType, text: str) -> Value:
     """The value that `text` spells in this type. What does not fit is a PromotionError, never a near miss."""
-    match type_:
-        case PropertyType.TEXT:
-            return text
-        case PropertyType.INTEGER:
-            return _parse_integer(text.strip())
-        case PropertyType.DECIMAL:
-            return _parse_decimal(text.strip())
-        case PropertyType.FLOAT:
-            return _parse_float(text.strip())
-        case PropertyType.BOOLEAN:
-            return _parse_boolean(text.strip())
-        case PropertyType.DATETIME:
-            return _parse_datetime(text.strip())
-        case _:
-            assert_never(type_)
+    return PARSERS[type_](text)
 
 
 def format_value(value: Value) -> str:
@@ -107,6 +92,7 @@ def type_of(value: Value) -> PropertyType:
 
 
 def _parse_integer(text: str) -> int:
+    text = text.strip()
     if not _INTEGER.fullmatch(text) or len(text) > 20:
         raise PromotionError(f"{_shown(text)} is not an integer")
     value = int(text)
@@ -116,13 +102,16 @@ def _parse_integer(text: str) -> int:
 
 
 def _parse_decimal(text: str) -> Decimal:
+    if len(text) <= DECIMAL_DIGITS_AFTER_POINT:  # too short not to fit, if it is plainly a number
+        plain = text.removeprefix("-").replace(".", "", 1)
+        if plain.isdigit() and plain.isascii():
+            return Decimal(text) or Decimal(0)
+    text = text.strip()
     if not _NUMBER.fullmatch(text) or len(text) > 100:
         raise PromotionError(f"{_shown(text)} is not a decimal")
     value = Decimal(text)
     if value == 0:
         return Decimal(0)
-    if len(text) <= DECIMAL_DIGITS_AFTER_POINT and "e" not in text and "E" not in text:
-        return value  # too short not to fit
     _, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int)  # finite by the pattern above
     trailing_zeros = len(digits) - len("".join(map(str, digits)).rstrip("0"))
@@ -143,6 +132,7 @@ def _without_zeros(value: Decimal, count: int) -> Decimal:
 
 
 def _parse_float(text: str) -> float:
+    text = text.strip()
     if text in _SPECIAL_FLOATS:
         return float(_SPECIAL_FLOATS[text])
     if not _NUMBER.fullmatch(text):
@@ -154,6 +144,7 @@ def _parse_float(text: str) -> float:
 
 
 def _parse_boolean(text: str) -> bool:
+    text = text.strip()
     value = _BOOLEANS.get(text.lower())
     if value is None:
         raise PromotionError(f"{_shown(text)} is not a boolean (true, false, 1 or 0)")
@@ -161,6 +152,7 @@ def _parse_boolean(text: str) -> bool:
 
 
 def _parse_datetime(text: str) -> datetime:
+    text = text.strip()
     try:
         value = datetime.fromisoformat(text)
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
@@ -171,6 +163,17 @@ def _parse_datetime(text: str) -> datetime:
 def _shown(text: str) -> str:
     """The value in quotes, cut where it would drown the sentence."""
     return repr(text if len(text) <= 60 else text[:57] + "...")
+
+
+# Blanks around a value do not count, but in text they are part of it.
+PARSERS: Mapping[PropertyType, Callable[[str], Value]] = {
+    PropertyType.TEXT: str,
+    PropertyType.INTEGER: _parse_integer,
+    PropertyType.DECIMAL: _parse_decimal,
+    PropertyType.FLOAT: _parse_float,
+    PropertyType.BOOLEAN: _parse_boolean,
+    PropertyType.DATETIME: _parse_datetime,
+}
 
 
 # The system properties of the model, under their own names; True: promoted, False: only written (not routable).

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cache
+from itertools import chain, islice
 from struct import Struct
 from typing import Any
 from uuid import UUID
@@ -24,6 +25,7 @@ _LENGTH = Struct(">i")
 # Types of fixed width, as PostgreSQL sends them.
 WIDTHS = {"int2": ">i2", "int4": ">i4", "int8": ">i8", "uuid": "V16"}
 
+Row = tuple[bytes, ...]
 Column = tuple[str, npt.NDArray[Any]]
 length = _LENGTH.pack
 
@@ -40,17 +42,14 @@ def copy_columns(connection: psycopg.Connection, command: str, columns: Sequence
             copy.write(_TRAILER)
 
 
-def copy_rows(connection: psycopg.Connection, command: str, rows: Iterable[bytes]) -> None:
+def copy_rows(connection: psycopg.Connection, command: str, rows: Iterable[Row]) -> None:
     """COPY rows that are bytes already, a few hundred at a time."""
+    rows = iter(rows)
     with connection.cursor() as cursor, cursor.copy(command) as copy:
         copy.write(_HEADER)
-        chunk: list[bytes] = []
-        for row in rows:
-            chunk.append(row)
-            if len(chunk) >= _CHUNK_ROWS:
-                copy.write(b"".join(chunk))
-                chunk.clear()
-        copy.write(b"".join(chunk) + _TRAILER)
+        while chunk := b"".join(chain.from_iterable(islice(rows, _CHUNK_ROWS))):
+            copy.write(chunk)
+        copy.write(_TRAILER)
 
 
 def copy_tuples(

@@ -13,10 +13,13 @@ import numpy.typing as npt
 import psycopg
 
 from crossdock.message.message import Message
+from crossdock.messagebox.batch import Batch
 from crossdock.messagebox.copy import Column, copy_columns, copy_tuples
 from crossdock.messagebox.statement import statement
 from crossdock.subscription.correlation import correlation_hash
 from crossdock.subscription.router import Int64s, Router, Subscription
+
+_SMALL_BATCH = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,39 +93,43 @@ class Decision:
         )
 
 
-def decide(router: Router, messages: Sequence[Message]) -> Decision:
+def decide(router: Router, messages: Batch) -> Decision:
     """Match, then take back what labels forbid."""
-    positions, numbers = router.match([message.context.promoted for message in messages])
+    if len(messages) < _SMALL_BATCH:
+        positions, numbers = router.match_few(message.context.promoted for message in messages)
+    else:
+        positions, numbers = router.match(messages)
     decision = Decision(router, positions, numbers)
     _refuse_by_label(decision, messages)
     return decision
 
 
-def find_instances(connection: psycopg.Connection, decision: Decision, messages: Sequence[Message]) -> None:
+def find_instances(connection: psycopg.Connection, decision: Decision, messages: Batch) -> None:
     """Add the running instances that wait for these messages, and lock their subscriptions until the commit."""
     if sought := correlation_hashes(decision.router, messages):
         for hash_, *row in connection.execute(statement("find_instances"), {"hash": list(sought)}):
             match = InstanceMatch(*row)
             for position in sought[hash_]:
-                if not _refused(decision, position, messages[position], match.subscription_id, match):
+                if not _refused(decision, position, messages.labels(position), match.subscription_id, match):
                     decision.instances.append((position, match))
 
 
-def correlation_hashes(router: Router, messages: Sequence[Message]) -> Mapping[UUID, Sequence[int]]:
+def correlation_hashes(router: Router, messages: Batch) -> Mapping[UUID, Sequence[int]]:
     """By what running instances may wait for messages, and the positions of those messages."""
     sought: defaultdict[UUID, list[int]] = defaultdict(list)
     for correlation, properties in router.correlations.items():
-        for position, message in enumerate(messages):
-            promoted = message.context.promoted
-            hash_ = correlation_hash(correlation, properties, promoted, case_sensitive=router.case_sensitive)
+        columns = [messages.column(name) for name in properties]
+        for position, values in enumerate(zip(*columns, strict=True)):
+            known = {name: value for name, value in zip(properties, values, strict=True) if value is not None}
+            hash_ = correlation_hash(correlation, properties, known, case_sensitive=router.case_sensitive)
             if hash_ is not None:
                 sought[hash_].append(position)
     return sought
 
 
-def refuse_second_answers(decision: Decision, messages: Sequence[Message]) -> None:
+def refuse_second_answers(decision: Decision, messages: Batch) -> None:
     """A request has one answer: where two services would give one, none of them gets it."""
-    requests = [n for n, message in enumerate(messages) if message.context.get("BTS.IsRequestResponse") is True]
+    requests = messages.requests()
     if not requests:
         return
     for position in requests:
@@ -135,20 +142,20 @@ def refuse_second_answers(decision: Decision, messages: Sequence[Message]) -> No
     decision.instances = [each for each in decision.instances if each[0] not in decision.refused]
 
 
-def _refuse_by_label(decision: Decision, messages: Sequence[Message]) -> None:
-    if not any(message.context.labels for message in messages):
+def _refuse_by_label(decision: Decision, messages: Batch) -> None:
+    if not messages.labelled:
         return
     for position, number in zip(decision.positions.tolist(), decision.subscriptions.tolist(), strict=True):
-        _refused(decision, position, messages[position], number, decision.router.subscriptions[number])
+        _refused(decision, position, messages.labels(position), number, decision.router.subscriptions[number])
     refused = {(refusal.position, refusal.subscription_id) for refusal in decision.refusals}
     _drop(decision, lambda position, number: (position, number) in refused)
 
 
 def _refused(
-    decision: Decision, position: int, message: Message, number: int, subscriber: Subscription | InstanceMatch
+    decision: Decision, position: int, labels: frozenset[str], number: int, subscriber: Subscription | InstanceMatch
 ) -> bool:
     """Whether the host of a subscriber lacks a label of the message; noted if so."""
-    missing = message.context.labels.difference(subscriber.labels)
+    missing = labels.difference(subscriber.labels)
     if missing:
         decision.refusals.append(
             Refusal(

@@ -13,15 +13,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from itertools import chain
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import psycopg
 
-from crossdock.message.message import Message, MessageId
-from crossdock.messagebox.copy import copy_tuples, in_pipeline, uuid_array
+from crossdock.message.message import MessageId
+from crossdock.messagebox.batch import Batch
+from crossdock.messagebox.copy import copy_tuples, in_pipeline
 from crossdock.messagebox.decide import (
     Decision,
     correlation_hashes,
@@ -33,7 +33,7 @@ from crossdock.messagebox.decide import (
 from crossdock.messagebox.lifeline import channel
 from crossdock.messagebox.rows import Published, storable
 from crossdock.messagebox.statement import array_text, host_statement, statement
-from crossdock.messagebox.store import active_logs, are_few, few_rows, log_references, ones, part_ids, store
+from crossdock.messagebox.store import active_logs, few_rows, log_references, ones, part_ids, store
 from crossdock.receive.interchange import Awaited, Interchange, Settled
 from crossdock.subscription.correlation import correlation_hash, shown_values
 from crossdock.subscription.router import Router
@@ -62,15 +62,14 @@ def publish(
 
     `location_epoch`: the interchanges were read by these definitions of receive locations, and they must still hold.
     """
-    messages = [message for interchange in interchanges for message in interchange.messages]
+    messages = Batch(each.messages for each in interchanges)
     began = time.perf_counter()
     decision = decide(router, messages)
     match_seconds = time.perf_counter() - began
     if _is_plain(interchanges, messages, decision):
         published = _publish_plain(connection, decision, messages, location_epoch)
         return replace(published, interchanges=len(interchanges), match_seconds=match_seconds)
-    failed = [failure.message for each in interchanges for failure in each.failures]
-    together = connection.pipeline() if are_few([*messages, *failed]) else nullcontext()
+    together = connection.pipeline() if _everything(interchanges).is_few else nullcontext()
     with _epoch_held(), together, connection.transaction():
         find_instances(connection, decision, messages)
         refuse_second_answers(decision, messages)
@@ -81,9 +80,9 @@ def publish(
             kept = np.repeat(np.array(ours, np.bool_), [len(each.messages) for each in interchanges])
             interchanges = [each for each, mine in zip(interchanges, ours, strict=True) if mine]
             tallies = [each for each, mine in zip(tallies, ours, strict=True) if mine]
-            messages = [message for interchange in interchanges for message in interchange.messages]
+            messages = Batch(each.messages for each in interchanges)
             decision, counts = decision.only(kept), counts[kept]
-        hosts = _write(connection, decision, interchanges, messages, counts)
+        hosts = _write(connection, decision, interchanges, counts)
         _count_express(connection, interchanges, tallies)
         unanswered = _await_responses(connection, decision, interchanges, counts)
         check_epoch(connection, router.epoch, location_epoch)
@@ -102,24 +101,24 @@ def publish(
     )
 
 
-def _is_plain(interchanges: Sequence[Interchange], messages: Sequence[Message], decision: Decision) -> bool:
+def _is_plain(interchanges: Sequence[Interchange], messages: Batch, decision: Decision) -> bool:
     """Few and small messages of running code, and each goes to queues and nowhere else."""
     router, table = decision.router, decision.router.table
     return (
-        are_few(messages)
+        messages.is_few
         and all(each == Interchange(None, None, each.host_id, each.messages) for each in interchanges)
         and not decision.refusals
         and not correlation_hashes(router, messages)
         and bool(decision.counts(len(messages)).all())
         and bool(table.started[table.rows(decision.subscriptions)].all())
-        and not any(message.context.get("BTS.IsRequestResponse") is True for message in messages)
+        and not messages.requests()
     )
 
 
 def _publish_plain(
     connection: psycopg.Connection,
     decision: Decision,
-    messages: Sequence[Message],
+    messages: Batch,
     location_epoch: int | None,
 ) -> Published:
     """In one round trip, which is a transaction: waiting for answers takes longer than anything else here."""
@@ -321,24 +320,28 @@ def _write(
     connection: psycopg.Connection,
     decision: Decision,
     interchanges: Sequence[Interchange],
-    messages: Sequence[Message],
     counts: npt.NDArray[np.int64],
 ) -> Mapping[int, int]:
     """Messages and parts, then references, then the deltas, each into the log that is active now."""
-    failed = [failure.message for each in interchanges for failure in each.failures]
-    everything = [*messages, *failed]
+    everything = _everything(interchanges)
     if not everything:
         return {}
     message_log, part_log = (None, None) if in_pipeline(connection) else active_logs(connection)
     store(connection, everything)
-    ids = uuid_array(message.id.bytes for message in everything)
+    ids = everything.ids
     hosts = give(connection, decision, ids)
     _suspend(connection, decision, interchanges, counts)
-    deltas = np.concatenate([np.maximum(counts, 1), ones(len(failed))])
+    deltas = np.concatenate([np.maximum(counts, 1), ones(len(everything) - len(counts))])
     log_references(connection, "message", message_log, ids, deltas)
-    parts = ids if all(len(message.parts) == 1 for message in everything) else part_ids(everything)
+    parts = part_ids(everything)
     log_references(connection, "part", part_log, parts, ones(len(parts)))
     return hosts
+
+
+def _everything(interchanges: Sequence[Interchange]) -> Batch:
+    """The messages of all, and behind them those that failed."""
+    failed = [[failure.message for failure in each.failures] for each in interchanges]
+    return Batch([*(each.messages for each in interchanges), *failed])
 
 
 def _suspend(
@@ -354,12 +357,12 @@ def _suspend(
         for failure in each.failures
     ]
     if not counts.all():
-        owners = list(
-            chain.from_iterable([(each.host_id, message) for message in each.messages] for each in interchanges)
-        )
+        messages = Batch(each.messages for each in interchanges)
+        owners = np.repeat([each.host_id for each in interchanges], [len(each.messages) for each in interchanges])
         for position in np.flatnonzero(counts == 0).tolist():
-            host, message = owners[position]
-            rows.append((host, "unrouted", message.id, storable(decision.why_unrouted(position, message))))
+            message = messages[position]
+            reason = storable(decision.why_unrouted(position, message))
+            rows.append((int(owners[position]), "unrouted", message.id, reason))
     copy_tuples(
         connection,
         "COPY suspended (host_id, kind, message_id, reason) FROM STDIN (FORMAT BINARY)",

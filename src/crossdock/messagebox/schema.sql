@@ -194,7 +194,7 @@ CREATE TABLE message (
     part_count  smallint    NOT NULL,
     created_at  timestamptz NOT NULL DEFAULT now(),
     parts       uuid[]      NOT NULL
-);
+) WITH (autovacuum_vacuum_insert_threshold = -1);
 COMMENT ON COLUMN message.parts IS 'the ids of its parts; the first is the body';
 
 CREATE TABLE part (
@@ -204,7 +204,7 @@ CREATE TABLE part (
     size       bigint  NOT NULL,
     fragments  integer NOT NULL DEFAULT 0,
     CONSTRAINT a_part_is_whole_or_in_fragments CHECK ((body IS NULL) = (fragments > 0))
-);
+) WITH (autovacuum_vacuum_insert_threshold = -1);
 
 CREATE TABLE fragment (
     part_id  uuid    NOT NULL,
@@ -316,14 +316,14 @@ CREATE UNIQUE INDEX there_is_one_pair_of_active_logs ON reference_log ((true));
 INSERT INTO reference_log DEFAULT VALUES;
 COMMENT ON TABLE reference_log IS 'which log of each kind is being written; cleanup swaps them';
 
-CREATE TABLE message_ref_log_1 (message_id uuid NOT NULL, delta integer NOT NULL);
-CREATE TABLE message_ref_log_2 (message_id uuid NOT NULL, delta integer NOT NULL);
-CREATE TABLE part_ref_log_1 (part_id uuid NOT NULL, delta integer NOT NULL);
-CREATE TABLE part_ref_log_2 (part_id uuid NOT NULL, delta integer NOT NULL);
+CREATE TABLE message_ref_log_1 (message_id uuid NOT NULL, delta integer NOT NULL) WITH (autovacuum_vacuum_insert_threshold = -1);
+CREATE TABLE message_ref_log_2 (message_id uuid NOT NULL, delta integer NOT NULL) WITH (autovacuum_vacuum_insert_threshold = -1);
+CREATE TABLE part_ref_log_1 (part_id uuid NOT NULL, delta integer NOT NULL) WITH (autovacuum_vacuum_insert_threshold = -1);
+CREATE TABLE part_ref_log_2 (part_id uuid NOT NULL, delta integer NOT NULL) WITH (autovacuum_vacuum_insert_threshold = -1);
 CREATE TABLE message_ref_total (message_id uuid PRIMARY KEY, total bigint NOT NULL);
 CREATE TABLE part_ref_total (part_id uuid PRIMARY KEY, total bigint NOT NULL);
-CREATE INDEX ON message_ref_total (message_id) WHERE total = 0;
-CREATE INDEX ON part_ref_total (part_id) WHERE total = 0;
+CREATE INDEX ON message_ref_total (message_id) WHERE total <= 0;
+CREATE INDEX ON part_ref_total (part_id) WHERE total <= 0;
 
 CREATE TABLE routing_failure (
     message_id  uuid        PRIMARY KEY,

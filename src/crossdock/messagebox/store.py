@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import blake2b
 from io import BufferedReader, RawIOBase
 from itertools import chain
@@ -15,11 +15,12 @@ import numpy.typing as npt
 import psycopg
 
 from crossdock.message.message import Message, Part, StreamedPart
-from crossdock.messagebox.copy import copy_columns, copy_rows, copy_tuples, in_pipeline, length, uuid_array
+from crossdock.message.run import BODY, MessageRun
+from crossdock.messagebox.batch import Batch
+from crossdock.messagebox.copy import Row, copy_columns, copy_rows, copy_tuples, in_pipeline, length, uuid_array
 from crossdock.messagebox.statement import array_text, log_statement, statement
 
 PART_LIMIT_BYTES = 1024 * 1024
-_FEW, _SMALL_BYTES = 16, 64 * 1024
 _MESSAGES = "COPY message (id, context, part_count, parts) FROM STDIN (FORMAT BINARY)"
 _PARTS = "COPY part (id, name, body, size, fragments) FROM STDIN (FORMAT BINARY)"
 _UUID_OID = 2950
@@ -28,37 +29,22 @@ _ID = Struct(">hi").pack(4, 16)
 _PART_ID = Struct(">hi").pack(5, 16)
 _COUNT = Struct(">ih")
 _SIZE = Struct(">iqii")
+# (size, fragments) of parts in fragments, by the id of their message and their number in it
+Large = Mapping[tuple[UUID, int], tuple[int, int]]
 _ONE_PART = _COUNT.pack(2, 1) + length(40) + _ARRAY.pack(1, 0, _UUID_OID, 1, 1) + length(16)
 
 
-def store(connection: psycopg.Connection, messages: Sequence[Message]) -> None:
-    """Write the messages and their parts, and count each part's reference. Bodies over the limit go in as fragments."""
-    if not messages:
-        return
+def store(connection: psycopg.Connection, messages: Batch) -> None:
+    """Write the messages and their parts. Bodies over the limit go in as fragments."""
     if in_pipeline(connection):
         _store_few(connection, messages)
         return
     large = _store_fragments(connection, messages)
-    copy_rows(
-        connection,
-        _MESSAGES,
-        map(message_row, messages),
-    )
-    copy_rows(
-        connection,
-        _PARTS,
-        chain.from_iterable(part_rows(message, large) for message in messages),
-    )
+    copy_rows(connection, _MESSAGES, message_rows(messages))
+    copy_rows(connection, _PARTS, part_rows(messages, large))
 
 
-def are_few(messages: Sequence[Message]) -> bool:
-    """Whether they are so few and small that waiting for answers would take longer than writing them."""
-    return len(messages) <= _FEW and all(
-        isinstance(part, Part) and len(part.body) <= _SMALL_BYTES for message in messages for part in message.parts
-    )
-
-
-def few_rows(messages: Sequence[Message]) -> dict[str, list[Any] | str]:
+def few_rows(messages: Iterable[Message]) -> dict[str, list[Any] | str]:
     """The same as columns: messages, and their parts."""
     columns: dict[str, list[Any]] = {name: [] for name in ("message", "context", "part_of", "part", "name", "body")}
     for message in messages:
@@ -73,12 +59,12 @@ def few_rows(messages: Sequence[Message]) -> dict[str, list[Any] | str]:
     return {**columns, **{name: array_text(columns[name]) for name in ("message", "part_of", "part")}}
 
 
-def _store_few(connection: psycopg.Connection, messages: Sequence[Message]) -> None:
+def _store_few(connection: psycopg.Connection, messages: Iterable[Message]) -> None:
     """The same in a pipeline."""
     rows: list[tuple[object, ...]] = []
     parts: list[tuple[object, ...]] = []
     for message in messages:
-        ids = [UUID(bytes=_part_id(message.id, n)) for n in range(len(message.parts))]
+        ids = [UUID(bytes=part) for part in _part_ids(message)]
         rows.append((message.id, message.context.to_json().decode(), len(ids), ids))
         for id_, part in zip(ids, message.parts, strict=True):
             assert isinstance(part, Part)
@@ -87,9 +73,17 @@ def _store_few(connection: psycopg.Connection, messages: Sequence[Message]) -> N
     copy_tuples(connection, _PARTS, ("uuid", "text", "bytea", "int8", "int4"), parts)
 
 
-def part_ids(messages: Sequence[Message]) -> npt.NDArray[Any]:
+def part_ids(messages: Batch) -> npt.NDArray[Any]:
     """The ids of all parts, as a column."""
-    return uuid_array(_part_id(message.id, n) for message in messages for n in range(len(message.parts)))
+    return uuid_array(
+        part
+        for run in messages.runs
+        for part in ((run.ids,) if isinstance(run, MessageRun) else chain.from_iterable(map(_part_ids, run)))
+    )
+
+
+def _part_ids(message: Message) -> list[bytes]:
+    return [_part_id(message.id, n) for n in range(len(message.parts))]
 
 
 def log_references(
@@ -142,41 +136,57 @@ def _part_id(message: UUID, number: int) -> bytes:
     return message.bytes if number == 0 else blake2b(message.bytes + length(number), digest_size=16).digest()
 
 
-def message_row(message: Message) -> bytes:
+def message_rows(messages: Batch) -> Iterator[Row]:
+    """Rows of the spool, as pieces of bytes."""
+    for run in messages.runs:
+        if isinstance(run, MessageRun):
+            for id_, context in zip(_ids(run), run.contexts, strict=True):
+                yield _ID, id_, length(len(context)), context, _ONE_PART, id_
+        else:
+            yield from map(_message_row, run)
+
+
+def _message_row(message: Message) -> Row:
     id_, context = message.id.bytes, message.context.to_json()
     if len(message.parts) == 1:
-        return b"".join((_ID, id_, length(len(context)), context, _ONE_PART, id_))
-    ids = [_part_id(message.id, n) for n in range(len(message.parts))]
+        return _ID, id_, length(len(context)), context, _ONE_PART, id_
+    ids = _part_ids(message)
     array = _ARRAY.pack(1 if ids else 0, 0, _UUID_OID, len(ids), 1) if ids else Struct(">iii").pack(0, 0, _UUID_OID)
     array += b"".join(length(16) + each for each in ids)
-    count = _COUNT.pack(2, len(ids))
-    return b"".join((_ID, id_, length(len(context)), context, count, length(len(array)), array))
+    return _ID, id_, length(len(context)), context, _COUNT.pack(2, len(ids)), length(len(array)), array
 
 
-def part_rows(message: Message, large: dict[tuple[UUID, int], tuple[int, int]]) -> Iterator[bytes]:
+def part_rows(messages: Batch, large: Large) -> Iterator[Row]:
+    """Rows of the parts; `large` are those that are in fragments."""
+    for run in messages.runs:
+        if isinstance(run, MessageRun) and not large:
+            head = length(len(BODY)) + BODY.encode()
+            for id_, body in zip(_ids(run), run.bodies, strict=True):
+                yield _PART_ID, id_, head, length(len(body)), body, _SIZE.pack(8, len(body), 4, 0)
+        else:
+            yield from chain.from_iterable(_part_rows(message, large) for message in run)
+
+
+def _part_rows(message: Message, large: Large) -> Iterator[Row]:
     for number, part in enumerate(message.parts):
         name = part.name.encode()
         head = (_PART_ID, _part_id(message.id, number), length(len(name)), name)
         if (message.id, number) in large:
             size, fragments = large[message.id, number]
-            yield b"".join((*head, length(-1), _SIZE.pack(8, size, 4, fragments)))
+            yield *head, length(-1), _SIZE.pack(8, size, 4, fragments)
         else:
             body = part.body if isinstance(part, Part) else b""
-            yield b"".join((*head, length(len(body)), body, _SIZE.pack(8, len(body), 4, 0)))
+            yield *head, length(len(body)), body, _SIZE.pack(8, len(body), 4, 0)
 
 
-def _store_fragments(
-    connection: psycopg.Connection, messages: Sequence[Message]
-) -> dict[tuple[UUID, int], tuple[int, int]]:
-    """(size, fragments) of every part that went in as fragments; a stream is read once, a fragment at a time."""
-    large = [
-        (message.id, number, part)
-        for message in messages
-        for number, part in enumerate(message.parts)
-        if isinstance(part, StreamedPart) or len(part.body) > PART_LIMIT_BYTES
-    ]
+def _ids(run: MessageRun) -> list[bytes]:
+    return [run.ids[start : start + 16] for start in range(0, len(run.ids), 16)]
+
+
+def _store_fragments(connection: psycopg.Connection, messages: Batch) -> Large:
+    """A stream is read once, a fragment at a time."""
     stored: dict[tuple[UUID, int], tuple[int, int]] = {}
-    for id_, number, part in large:
+    for id_, number, part in _large_parts(messages):
         size = fragments = 0
         for fragment in _fragments(part):
             # Not by COPY: libpq would take in more than the server has written, and memory would grow with the part.
@@ -188,6 +198,17 @@ def _store_fragments(
         if fragments:
             stored[id_, number] = (size, fragments)
     return stored
+
+
+def _large_parts(messages: Batch) -> Iterator[tuple[UUID, int, Part | StreamedPart]]:
+    """Parts that are too large for one row, with the id of their message and their number in it."""
+    for run in messages.runs:
+        if isinstance(run, MessageRun) and max(map(len, run.bodies)) <= PART_LIMIT_BYTES:
+            continue
+        for message in run:
+            for number, part in enumerate(message.parts):
+                if isinstance(part, StreamedPart) or len(part.body) > PART_LIMIT_BYTES:
+                    yield message.id, number, part
 
 
 def _fragments(part: Part | StreamedPart) -> Iterator[bytes]:

@@ -13,7 +13,7 @@ from psycopg.rows import dict_row
 
 from crossdock.message.context import Context
 from crossdock.message.message import Message
-from crossdock.messagebox.copy import uuid_array
+from crossdock.messagebox.batch import Batch
 from crossdock.messagebox.decide import decide, find_instances, give, refuse_second_answers
 from crossdock.messagebox.publish import check_epoch
 from crossdock.messagebox.queues import Queues
@@ -78,7 +78,7 @@ def reroute(
     with connection.transaction():
         held = connection.execute(statement("lock_unrouted"), {"message": list(ids)}).fetchall()
         stored = load(connection, [message for _, _, message in held])
-        messages = [stored[message] for _, _, message in held]
+        messages = Batch([[stored[message] for _, _, message in held]])
         decision = decide(router, messages)
         find_instances(connection, decision, messages)
         refuse_second_answers(decision, messages)
@@ -88,7 +88,7 @@ def reroute(
             return {message.id: False for message in messages}, {}
         decision = decision.only(counts > 0)
         log, _ = active_logs(connection)
-        column = uuid_array(message.id.bytes for message in routed)
+        column = messages.ids[counts > 0]
         connection.execute(statement("forget_unrouted"), {"message": [message.id for message in routed]})
         hosts = give(connection, decision, column)
         deltas = (counts[counts > 0] - 1).astype(np.int32)

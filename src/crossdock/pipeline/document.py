@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 from msgspec import Struct, field, structs
 
 from crossdock.errors import PromotionError
-from crossdock.message.property import PropertyType, Value, parse_value
+from crossdock.message.property import PARSERS, PropertyType, Value
 
 Path = TypeVar("Path")
 
@@ -50,12 +50,15 @@ class Promotion(Generic[Path]):
     distinguished: bool = False
 
 
-@dataclass(frozen=True, slots=True)
 class Promoter(Generic[Path]):
     """Promotes the fields of a kind of document. `text_limit` is the longest promoted text, in characters."""
 
-    promotions: Sequence[Promotion[Path]]
-    text_limit: int
+    def __init__(self, promotions: Sequence[Promotion[Path]], text_limit: int) -> None:
+        self.promotions = promotions
+        self._text_limit = text_limit
+        self._plan = [
+            (each, each.type is PropertyType.TEXT and not each.distinguished, PARSERS[each.type]) for each in promotions
+        ]
 
     def promote(self, find: Callable[[Path], str | None]) -> tuple[dict[str, Value], dict[str, Value]]:
         """(promoted, written). A value that does not fit is a PromotionError that names the property and the field."""
@@ -65,17 +68,19 @@ class Promoter(Generic[Path]):
         """The same from the text of every field, in the order of the promotions."""
         promoted: dict[str, Value] = {}
         written: dict[str, Value] = {}
-        for promotion, text in zip(self.promotions, texts, strict=True):
+        for (promotion, limited, parse), text in zip(self._plan, texts, strict=True):
             if text is None:
                 continue
+            if limited:
+                if len(text) > self._text_limit:
+                    raise _placed(promotion, self._too_long(text))
+                promoted[promotion.property] = text
+                continue
             try:
-                value = parse_value(promotion.type, text)
+                value = parse(text)
             except PromotionError as error:
                 raise _placed(promotion, error) from error
-            if promotion.distinguished:
-                written[promotion.property] = value
-            else:
-                promoted[promotion.property] = self._limited(promotion, value)
+            (written if promotion.distinguished else promoted)[promotion.property] = value
         return promoted, written
 
     def _found(self, promotion: Promotion[Path], find: Callable[[Path], str | None]) -> str | None:
@@ -84,11 +89,8 @@ class Promoter(Generic[Path]):
         except PromotionError as error:
             raise _placed(promotion, error) from error
 
-    def _limited(self, promotion: Promotion[Path], value: Value) -> Value:
-        if isinstance(value, str) and len(value) > self.text_limit:
-            problem = PromotionError(f"the text has {len(value)} characters, and {self.text_limit} is the most")
-            raise _placed(promotion, problem)
-        return value
+    def _too_long(self, text: str) -> PromotionError:
+        return PromotionError(f"the text has {len(text)} characters, and {self._text_limit} is the most")
 
 
 def _placed(promotion: Promotion[Path], error: PromotionError) -> PromotionError:

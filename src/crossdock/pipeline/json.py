@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Any, Literal
 
 import msgspec
@@ -89,18 +90,18 @@ class _Fields:
         self._typed = msgspec.json.Decoder(_struct(tree, typed=True)) if usable else None
         self._untyped = msgspec.json.Decoder(_struct(tree, typed=False)) if usable else None
         self._places = [_places(tree, each.path) for each in promotions] if usable else []
-        self._flat = usable and all(len(places) == 1 for places in self._places)
+        flat = len(self._places) > 1 and all(len(places) == 1 for places in self._places)
+        self._all = attrgetter(*(places[0] for places in self._places)) if flat else None
 
     def read(self, body: bytes) -> list[str | None] | None:
         """The text of each field; None if this document has to be looked at more closely."""
-        if self._untyped is None or body.count(b"{") + body.count(b"[") > NESTING_LIMIT:
+        if self._untyped is None or _may_be_too_deep(body):
             return None
         try:
             body.decode()
             found = self._decoded(body)
-            if self._flat:
-                return [text_of(getattr(found, place)) for (place,) in self._places]
-            return [text_of(_follow(found, places)) for places in self._places]
+            values = self._all(found) if self._all else [_follow(found, places) for places in self._places]
+            return [value if value.__class__ is str else text_of(value) for value in values]
         except (UnicodeDecodeError, msgspec.DecodeError, PromotionError):
             return None
 
@@ -246,8 +247,14 @@ def _problem(body: bytes, place: str) -> DocumentError | None:
     return _unreadable(body, place) or _too_deep(body, place)
 
 
+def _may_be_too_deep(body: bytes) -> bool:
+    """Whether there are brackets enough. A nested object takes five bytes at least, so small documents are quick."""
+    arrays = body.count(b"[")
+    return arrays + len(body) // 5 > NESTING_LIMIT and arrays + body.count(b"{") > NESTING_LIMIT
+
+
 def _too_deep(body: bytes, place: str) -> DocumentError | None:
-    if body.count(b"{") + body.count(b"[") <= NESTING_LIMIT:
+    if not _may_be_too_deep(body):
         return None
     signs = np.frombuffer(_STRING.sub(b"", body).translate(None, _ALL_BUT_BRACKETS), np.uint8)
     steps = np.where((signs == ord("{")) | (signs == ord("[")), np.int8(1), np.int8(-1))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -64,7 +64,7 @@ class Interchange:
     sequence: int | None
     location_id: int | None
     host_id: int
-    messages: tuple[Message, ...]
+    messages: Sequence[Message]
     failures: tuple[Failure, ...] = ()
     range_start: int = 0
     range_end: int | None = None

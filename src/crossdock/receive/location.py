@@ -15,11 +15,13 @@ from crossdock.errors import ApplicationError, DocumentError, PromotionError, Tr
 from crossdock.message.context import Context
 from crossdock.message.message import Message, MessageId, Part, message_id
 from crossdock.message.property import Value
+from crossdock.message.run import BODY, message_ids
 from crossdock.pipeline.build import receive_pipeline
 from crossdock.pipeline.definition import PipelineDefinition, SendPipelineDefinition
 from crossdock.pipeline.document import Document, LineReader
 from crossdock.pipeline.receive import ReceivePipeline
 from crossdock.receive.interchange import Failure, IntakeItem, Interchange
+from crossdock.receive.run import message_run
 
 logger = logging.getLogger(__name__)
 
@@ -131,21 +133,9 @@ class ReceiveLocation:
         self, item: IntakeItem, box: int, place: tuple[int, int], received: int, documents: Sequence[Document]
     ) -> Interchange:
         """Ids go by the place of the range, which is the same whatever became of the ranges before it."""
-        source, interchange = self.adapter.name(item.identity), str(message_id(box, item.sequence, 0))
         start, end = place
         last = end == item.size
-        messages = [
-            self._message(
-                message_id(box, item.sequence, start + n),
-                interchange,
-                source,
-                received + n,
-                document,
-                last=last and n == len(documents) - 1,
-            )
-            for n, document in enumerate(documents)
-        ]
-        made = self._sorted(item.sequence, self.host_id, messages, documents)
+        made = self._interchange(item, box, documents, first=start, received=received, last=last)
         return replace(made, range_start=start, range_end=end, last=last)
 
     def failed_range(self, item: IntakeItem, box: int, range_: Range, reason: str) -> Interchange:
@@ -190,8 +180,9 @@ class ReceiveLocation:
     ) -> Interchange:
         """An interchange whose source is not in the ledger."""
         numbers = [ids() for _ in documents]
+        shared = self._shared(str(numbers[0]), source)
         made = [
-            self._message(id_, str(numbers[0]), source, n, document, last=n == len(numbers) - 1)
+            self._message(id_, shared, n, document, last=n == len(numbers) - 1)
             for n, (id_, document) in enumerate(zip(numbers, documents, strict=True))
         ]
         return self._sorted(None, host_id, made, documents, replaces)
@@ -209,42 +200,62 @@ class ReceiveLocation:
             logger.exception("Receive location %r fails on %s", self.definition.name, source)
             return [Document(content, error=f"the pipeline failed: {type(error).__name__}: {error}", piece=piece)]
 
-    def _interchange(self, item: IntakeItem, box: int, documents: Sequence[Document]) -> Interchange:
-        source, interchange = self.adapter.name(item.identity), str(message_id(box, item.sequence, 0))
+    def _interchange(
+        self,
+        item: IntakeItem,
+        box: int,
+        documents: Sequence[Document],
+        *,
+        first: int = 0,
+        received: int = 0,
+        last: bool = True,
+    ) -> Interchange:
+        """Documents of a source in the ledger: their ids go from `first` on, their numbers from what was `received`."""
+        shared = self._shared(str(message_id(box, item.sequence, 0)), self.adapter.name(item.identity))
+        end = len(documents) - 1 if last else -1
+        good = [n for n, document in enumerate(documents) if document.error is None]
+        run = None
+        if good and (len(good) == len(documents) or not self.definition.route_failures):
+            ids = message_ids(box, item.sequence, [first + n for n in good])
+            run = message_run(shared, ids, good, [documents[n] for n in good], before=received, end=end)
+        apart = [n for n, document in enumerate(documents) if run is None or document.error is not None]
         messages = [
-            self._message(
-                message_id(box, item.sequence, n), interchange, source, n, document, last=n == len(documents) - 1
-            )
-            for n, document in enumerate(documents)
+            self._message(message_id(box, item.sequence, first + n), shared, received + n, documents[n], last=n == end)
+            for n in apart
         ]
-        return self._sorted(item.sequence, self.host_id, messages, documents)
+        made = self._sorted(item.sequence, self.host_id, messages, [documents[n] for n in apart])
+        return made if run is None else replace(made, messages=run)
 
-    def _message(
-        self, id_: MessageId, interchange: str, source: str | None, position: int, document: Document, *, last: bool
-    ) -> Message:
+    def _shared(self, interchange: str, source: str | None) -> Context:
+        """What the contexts of all messages of a source have in common."""
         promoted: dict[str, Value] = {
             "BTS.ReceivePortName": self.definition.port,
             "BTS.InboundTransportLocation": self.address,
             "BTS.InboundTransportType": self.transport,
+        }
+        written: dict[str, Value] = {
+            "BTS.ReceiveLocationName": self.definition.name,
+            "BTS.InterchangeID": interchange,
+        }
+        if source is not None:
+            written["FILE.ReceivedFileName"] = source
+        return Context(promoted, written, self.labels)
+
+    def _message(self, id_: MessageId, shared: Context, position: int, document: Document, *, last: bool) -> Message:
+        promoted: dict[str, Value] = {
+            **shared.promoted,
             "BTS.InterchangeSequenceNumber": position + 1,
             "BTS.LastInterchangeMessage": last,
             **document.promoted,
         }
-        written: dict[str, Value] = {
-            **document.written,
-            "BTS.ReceiveLocationName": self.definition.name,
-            "BTS.InterchangeID": interchange,
-            "BTS.MessageID": str(id_),
-        }
-        if source is not None:
-            written["FILE.ReceivedFileName"] = source
+        written: dict[str, Value] = {**document.written, **shared.written, "BTS.MessageID": str(id_)}
         if document.error is not None:
             if document.piece:
                 written[_STAGE] = _DISASSEMBLED
             if self.definition.route_failures:
                 written = {**promoted, **written, _DESCRIPTION: document.error}
                 promoted = self._error_report(document)
-        return Message(id_, Context(promoted, written, self.labels), (Part("body", document.body),))
+        return Message(id_, Context(promoted, written, self.labels), (Part(BODY, document.body),))
 
     def _error_report(self, document: Document) -> dict[str, Value]:
         """What is promoted from a failed message that is routed: only that it failed, and where."""

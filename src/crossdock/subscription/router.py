@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +15,14 @@ from crossdock.message.property import PropertyRegistry, Value
 from crossdock.subscription.index import SubscriptionIndex
 from crossdock.subscription.index_encode import ARROW_TYPES
 
-_SMALL_BATCH = 64
-
 Int64s = npt.NDArray[np.int64]
+
+
+class Properties(Protocol):
+    """The promoted properties of many messages."""
+
+    def __len__(self) -> int: ...
+    def column(self, name: str) -> Sequence[Value | None]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,32 +59,31 @@ class Router:
         """For one message, in the order of the subscriptions' ids."""
         return [self.subscriptions[number] for number in self.index.match_one(promoted)]
 
-    def match(self, messages: Sequence[Mapping[str, Value]]) -> tuple[Int64s, Int64s]:
+    def match(self, messages: Properties) -> tuple[Int64s, Int64s]:
         """For many messages at once: message positions and subscription ids, by position and then by id."""
-        if len(messages) < _SMALL_BATCH:
-            found = [(n, number) for n, promoted in enumerate(messages) for number in self.index.match_one(promoted)]
-            pairs = np.array(found, np.int64).reshape(-1, 2)
-            return pairs[:, 0], pairs[:, 1]
         chunks = list(self.index.match(self._batch(messages)))
         positions = np.concatenate([np.empty(0, np.int64), *(chunk for chunk, _ in chunks)])
         numbers = np.concatenate([np.empty(0, np.int64), *(chunk for _, chunk in chunks)])
         order = np.lexsort((numbers, positions))
         return positions[order], numbers[order]
 
+    def match_few(self, messages: Iterable[Mapping[str, Value]]) -> tuple[Int64s, Int64s]:
+        """The same for few, of which each has its properties together."""
+        found = [(n, number) for n, promoted in enumerate(messages) for number in self.index.match_one(promoted)]
+        pairs = np.array(found, np.int64).reshape(-1, 2)
+        return pairs[:, 0], pairs[:, 1]
+
     @cached_property
     def table(self) -> SubscriptionTable:
         """The subscriptions as columns."""
         return SubscriptionTable.of(self.subscriptions)
 
-    def _batch(self, messages: Sequence[Mapping[str, Value]]) -> pa.RecordBatch:
+    def _batch(self, messages: Properties) -> pa.RecordBatch:
         """The properties that filters mention, as columns; what a message does not have is null."""
         names = sorted(self.index.properties)
         if not names:
             return pa.RecordBatch.from_struct_array(pa.array([{}] * len(messages), pa.struct([])))
-        columns = [
-            pa.array([promoted.get(name) for promoted in messages], ARROW_TYPES[self.types.type_of(name)])
-            for name in names
-        ]
+        columns = [pa.array(messages.column(name), ARROW_TYPES[self.types.type_of(name)]) for name in names]
         return pa.RecordBatch.from_arrays(columns, names=names)
 
 
