@@ -25,6 +25,7 @@ from crossdock.application.model import (
     SendPortGroupModel,
     SendPortModel,
 )
+from crossdock.component import builtins_beside
 from crossdock.errors import ApplicationError, CrossdockError, UsageError
 
 _KEYS = sorted(
@@ -64,10 +65,9 @@ def _load_yaml(path: Path) -> ApplicationModel:
 
 
 def _load_python(path: Path) -> ApplicationModel:
-    sys.path.insert(0, str(path.parent.resolve()))
     try:
         with redirect_stdout(sys.stderr):  # standard output is for our own result
-            names = runpy.run_path(str(path))
+            names = runpy.run_path(str(path), {"__builtins__": builtins_beside(path.parent)})
         found = {id(value): value for value in names.values() if isinstance(value, Application)}
         if len(found) != 1:
             raise ApplicationError(f"{path}: a Python application file holds exactly one Application, not {len(found)}")
@@ -78,8 +78,6 @@ def _load_python(path: Path) -> ApplicationModel:
         raise
     except (Exception, SystemExit) as error:
         raise ApplicationError(f"{_python_place(path, error)}: {type(error).__name__}: {error}") from error
-    finally:
-        sys.path.pop(0)
 
 
 def _python_place(path: Path, error: BaseException) -> str:

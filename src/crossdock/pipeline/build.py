@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
+from crossdock.component import load_callable
 from crossdock.errors import ApplicationError
-from crossdock.pipeline.component import load_callable
 from crossdock.pipeline.decode import gunzip, to_utf8
 from crossdock.pipeline.definition import (
     MapDefinition,

@@ -6,10 +6,10 @@ from functools import partial
 from itertools import pairwise
 from typing import assert_never
 
+from crossdock.component import load_callable
 from crossdock.errors import ApplicationError, DocumentError
 from crossdock.pipeline.assemble import Assembler, FlatAssembler, XmlAssembler, assemble_json
 from crossdock.pipeline.build import check_charset, document_map
-from crossdock.pipeline.component import load_callable
 from crossdock.pipeline.definition import PipelineDefinition, SchemaDefinition, SendPipelineDefinition
 from crossdock.pipeline.document import Document, Promoter
 from crossdock.pipeline.encode import compress, from_utf8
