@@ -158,6 +158,8 @@ def _configuration(folder: Path, settings: Settings) -> dict[str, str]:
         # The work is done in Python and PostgreSQL: quick compilation halves the time to start.
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
         f" -Dlog4j2.configurationFile=file:{folder / 'log4j2.properties'}",
+        # `python -m` puts the current folder on the path, and a file there may be called queue.py.
+        "spark.executorEnv.PYTHONSAFEPATH": "1",
         "spark.local.dir": str(folder / "tmp"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.sql.shuffle.partitions": "2",
