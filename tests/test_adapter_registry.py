@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
 from crossdock.adapter.file import FileReceiveAdapter
 from crossdock.adapter.registry import printable_address, receive_adapter
 from crossdock.errors import ApplicationError
+from crossdock.host.outcome import Suspend
+from crossdock.message.context import Context
+from crossdock.message.message import Message, MessageId, Part
+from crossdock.send.port import SendPort
 
 SQL = {"query": "SELECT 1 AS id", "key": "id", "done": "SELECT :key"}
 
@@ -88,3 +94,72 @@ def test_library_is_imported_only_when_it_is_needed(library: str) -> None:
     code = f"import sys, crossdock.adapter.registry; sys.exit({library!r} in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+OWN = """
+class Notes:
+    def __init__(self, address, *, timeout=10): self.address, self.timeout = address, timeout
+    def list(self): ...
+    def read(self, identity): ...
+    def acknowledge(self, identity): ...
+    def name(self, identity): ...
+
+class Letters:
+    def __init__(self, address): ...
+    def send(self, message, *, attempt): ...
+    def close(self): ...
+
+class Picky(Notes):
+    def __init__(self, address):
+        from crossdock.errors import ApplicationError
+        raise ApplicationError("the address is not one of ours")
+
+class Broken(Notes):
+    def __init__(self, address): raise ZeroDivisionError("oops")
+"""
+
+
+def test_adapter_of_ones_own_is_made_with_its_address_and_options(folder: Path) -> None:
+    (folder / "mine.py").write_text(OWN)
+
+    adapter = receive_adapter("mine:Notes", "notes://here", {"timeout": 5}, code=str(folder))
+
+    assert (type(adapter).__name__, vars(adapter)) == ("Notes", {"address": "notes://here", "timeout": 5})
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "problem"),
+    [
+        ("mine:Notes", {"colour": 1}, "adapter 'mine:Notes' cannot be made with its address and options: got an unexpected keyword argument 'colour'"),
+        ("mine:Letters", {}, "adapter 'mine:Letters' has no method 'list'; it needs list, read, acknowledge, name"),
+        ("mine:Picky", {}, "the address is not one of ours"),
+        ("mine:Broken", {}, "adapter 'mine:Broken' cannot be made: ZeroDivisionError: oops"),
+        ("mine:Other", {}, "module 'mine' has no class 'Other'"),
+        ("nowhere:Notes", {}, "module 'nowhere' cannot be imported"),
+        ("mine:", {}, "'mine:' does not name a class; write it as module:class"),
+    ],
+)  # fmt: skip
+def test_adapter_of_ones_own_that_cannot_be_made_is_refused_in_one_sentence(
+    folder: Path, kind: str, options: dict[str, Any], problem: str
+) -> None:
+    (folder / "mine.py").write_text(OWN)
+
+    with pytest.raises(ApplicationError) as caught:
+        receive_adapter(kind, "notes://here", options, code=str(folder))
+
+    assert problem in str(caught.value)
+
+
+def test_message_for_a_dynamic_port_names_no_code() -> None:
+    context = Context(written={"BTS.OutboundTransportType": "subprocess:run", "BTS.OutboundTransportLocation": "true"})
+    port = SendPort.from_definition({"name": "Anywhere"}, lambda: MessageId(uuid4()))
+
+    outcome = port.deliver(Message(MessageId(uuid4()), context, (Part("body", b""),)), attempt=0, now=datetime.now(UTC))
+
+    assert isinstance(outcome, Suspend)
+    assert "there is no adapter 'subprocess:run'" in outcome.reason
+
+
+def test_user_in_the_address_of_ones_own_adapter_is_not_shown() -> None:
+    assert printable_address("mine:Notes", "notes://me:secret@host/a?b=c@d") == "notes://host/a?b=c@d"
+    assert printable_address("mine:Notes", "some/place@home") == "some/place@home"

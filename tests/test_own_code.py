@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from walk import Walk
+from walk import Walk, until
 
 pytestmark = pytest.mark.process
 
@@ -22,6 +22,50 @@ ORDERS: dict[str, Any] = {
 
 def application(walk: Walk, **declared: Any) -> None:
     (walk.folder / walk.application).write_text(json.dumps({**ORDERS, **declared}))
+
+
+SHELF = """
+from pathlib import Path
+from crossdock.adapter.contract import Listing, Reply, Source
+from crossdock.errors import TransientError
+from names import known
+
+class Shelf:
+    def __init__(self, address, *, suffix=".note"):
+        self.place, self.suffix = Path(address), known(suffix)
+
+    def list(self):
+        if not self.place.is_dir():
+            raise TransientError(f"there is no shelf {self.place}")
+        found = [(path, path.stat()) for path in self.place.glob("*" + self.suffix)]
+        return Listing(tuple(Source(f"{stat.st_mtime_ns}:{path}".encode(), stat.st_size) for path, stat in found))
+
+    def read(self, identity):
+        revision, _, path = identity.decode().partition(":")
+        try:
+            return Path(path).read_bytes() if str(Path(path).stat().st_mtime_ns) == revision else None
+        except FileNotFoundError:
+            return None
+
+    def acknowledge(self, identity):
+        if self.read(identity) is not None:
+            Path(self.name(identity)).unlink()
+
+    def name(self, identity):
+        return identity.decode().partition(":")[2]
+
+class Letters:
+    def __init__(self, address, *, stamp=""):
+        self.place, self.stamp = Path(address), stamp
+
+    def send(self, message, *, attempt):
+        self.place.mkdir(parents=True, exist_ok=True)
+        (self.place / str(message.id)).write_bytes(message.body)
+        return Reply(f'{{"id": "{self.stamp}"}}'.encode())
+
+    def close(self):
+        pass
+"""
 
 
 def test_files_named_like_modules_of_python_stop_nothing_and_may_be_components(folder: Path) -> None:
@@ -47,3 +91,49 @@ def test_files_named_like_modules_of_python_stop_nothing_and_may_be_components(f
 
     assert (code, summary["published"], summary["delivered"]) == (0, 3, 3)
     assert walk.delivered("all") == Counter(["o0", "o1", "o2"])
+
+
+def test_adapters_of_ones_own_receive_through_spark_and_send_from_another_process(folder: Path) -> None:
+    walk = Walk(folder / "walk")
+    code = folder / "code"
+    code.mkdir()
+    (code / "shelf.py").write_text(SHELF)
+    (code / "names.py").write_text("def known(suffix):\n    return suffix\n")
+    walk.application = str(code / "orders.yaml")
+    location = {
+        "adapter": "shelf:Shelf",
+        "address": str(folder / "shelf"),
+        "options": {"suffix": ".json"},
+        "pipeline": "json",
+    }
+    answered = {"pipeline": "json", "schema": "Order"}
+    application(
+        walk,
+        receive_ports=[{"name": "In", "locations": [location]}],
+        send_ports=[
+            {
+                "name": "Out", "adapter": "shelf:Letters", "address": str(walk.folder / "out" / "all"), "options": {"stamp": "answer"},
+                "filter": "InboundTransportType = 'Shelf' AND MessageType = 'Order'", "response": answered,
+            },
+            {"name": "Answers", "adapter": "file", "address": str(walk.folder / "out/answers/%MessageID%"), "filter": "OrderId = 'answer'"},
+        ],
+    )  # fmt: skip
+    (folder / "shelf").mkdir()
+    for name in ("one", "two"):
+        (folder / "shelf" / f"{name}.json").write_text(json.dumps({"id": name, "region": "EU"}))
+    (folder / "shelf" / "other.note").write_text("not asked for")
+
+    receiving = walk.start("run", walk.application, "--until-idle")
+    assert receiving.wait(240) == 0, walk.errors()
+    assert [row["name"] for row in walk.get("locations")] == ["In.Shelf"]
+    assert (walk.delivered("all"), walk.delivered("answers")) == (Counter(["one", "two"]), Counter({"answer": 2}))
+    assert [path.name for path in (folder / "shelf").iterdir()] == ["other.note"]
+
+    sending = walk.start("host", "Default")
+    letter = walk.folder / "letter.json"
+    letter.write_text('{"id": "three"}')
+    published = walk.command("publish", str(letter), "--location", "In.Shelf")
+    assert published.returncode == 0, published.stderr
+    until(lambda: walk.delivered("all")["three"] == 1)
+    sending.terminate()
+    assert sending.wait(60) == 0

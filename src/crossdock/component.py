@@ -31,11 +31,11 @@ from crossdock.errors import ApplicationError
 _PRIVATE = "crossdock_application_"
 
 
-def load_callable(name: str, folder: str | None) -> Callable[..., Any]:
+def load_callable(name: str, folder: str | None, *, what: str = "function") -> Callable[..., Any]:
     """The function or class; its module is looked for in `folder` first. Raises ApplicationError."""
     module, _, attribute = name.partition(":")
     if not attribute or not all(part.isidentifier() for part in module.split(".")):
-        raise ApplicationError(f"{name!r} does not name a function; write it as module:function")
+        raise ApplicationError(f"{name!r} does not name a {what}; write it as module:{what}")
     private = None if folder is None else _package(Path(folder))
     try:
         beside = private is not None and _is_beside(private, module.partition(".")[0])
@@ -45,7 +45,7 @@ def load_callable(name: str, folder: str | None) -> Callable[..., Any]:
         raise ApplicationError(f"module {module!r} cannot be imported: {type(error).__name__}: {reason}") from error
     called = getattr(found, attribute, None)
     if not callable(called):
-        raise ApplicationError(f"module {module!r} has no function {attribute!r}")
+        raise ApplicationError(f"module {module!r} has no {what} {attribute!r}")
     return called  # type: ignore[no-any-return]
 
 

@@ -1,4 +1,8 @@
-"""The contracts of adapters. A receive adapter of the bulk lane reads sources that can be read again."""
+"""The contracts of adapters. A receive adapter of the bulk lane reads sources that can be read again.
+
+An adapter is made by `Class(address, **options)`, in every process that uses it and to check an application: making it
+must not connect to anything, and what is wrong with the address or an option is an ApplicationError.
+"""
 
 from __future__ import annotations
 

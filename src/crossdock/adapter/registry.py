@@ -1,29 +1,48 @@
-"""Which adapters there are, and which options each takes. What is wrong with the options is one sentence."""
+"""Which adapters there are, and which options each takes. What is wrong with the options is one sentence.
+
+An application may also name a class of its own (`own.py`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from crossdock.adapter.contract import ReceiveAdapter, RememberingSendAdapter, SendAdapter
 from crossdock.adapter.file import FileReceiveAdapter, FileSendAdapter
 from crossdock.adapter.http_guard import HttpOptions
+from crossdock.adapter.own import RECEIVING, SENDING, own_adapter, without_user
 from crossdock.errors import ApplicationError
 
 Adapter = TypeVar("Adapter")
 
 
-def receive_adapter(kind: str, address: str, options: Mapping[str, Any]) -> ReceiveAdapter:
-    """The adapter of this kind at work. Raises ApplicationError if there is none or its options are wrong."""
+def is_own(kind: str) -> bool:
+    """Whether it names a class of the application's own."""
+    return ":" in kind
+
+
+def receive_adapter(kind: str, address: str, options: Mapping[str, Any], *, code: str | None = None) -> ReceiveAdapter:
+    """The adapter of this kind at work. Raises ApplicationError if there is none or its options are wrong.
+
+    `code` is the folder of an application that may name a class of its own; without it, `kind` may be anybody's word.
+    """
+    if is_own(kind) and code is not None:
+        return cast(ReceiveAdapter, own_adapter(kind, code, address, options, RECEIVING))
     return _built(_RECEIVE, kind, address, options)
 
 
-def send_adapter(kind: str, address: str, options: Mapping[str, Any], *, port: str = "") -> SendAdapter:
+def send_adapter(
+    kind: str, address: str, options: Mapping[str, Any], *, port: str = "", code: str | None = None
+) -> SendAdapter:
     """The same for sending, on behalf of a port."""
-    adapter = _built(_SEND, kind, address, options)
+    if is_own(kind) and code is not None:
+        adapter = cast(SendAdapter, own_adapter(kind, code, address, options, SENDING))
+    else:
+        adapter = _built(_SEND, kind, address, options)
     if isinstance(adapter, RememberingSendAdapter):
         adapter.remember_for(port)
     return adapter
@@ -69,7 +88,12 @@ def printable_address(kind: str, address: str) -> str:
 
             return of_server(address)
         case _:
-            return address
+            return without_user(address) if is_own(kind) else address
+
+
+def transport_name(kind: str) -> str:
+    """What `BTS.InboundTransportType` says: FILE, SQL, HTTP, or the name of the class."""
+    return kind.rpartition(":")[2] if is_own(kind) else kind.upper()
 
 
 class _Options(BaseModel):

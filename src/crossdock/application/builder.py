@@ -165,6 +165,11 @@ class ReceivePort:
         self._locations.append({"adapter": "http", "address": address, "pipeline": pipeline, **options})
         return self
 
+    def adapter(self, adapter: str, address: str, *, pipeline: str, **options: Any) -> ReceivePort:
+        """Receive by an adapter of one's own, such as `notes:NoteAdapter`."""
+        self._locations.append({"adapter": adapter, "address": address, "pipeline": pipeline, **options})
+        return self
+
     def declared(self) -> dict[str, Any]:
         return {"name": self.name, "locations": self._locations, **self._options}
 
@@ -205,6 +210,10 @@ class SendPort(SendPortGroup):
     def sql(self, address: str, *, statement: str, **options: Any) -> SendPort:
         """Run a statement for each message, in the database at this SQLAlchemy URL."""
         return self._to("sql", address, {"statement": statement, **options})
+
+    def adapter(self, adapter: str, address: str, **options: Any) -> SendPort:
+        """Send by an adapter of one's own, such as `letters:LetterAdapter`."""
+        return self._to(adapter, address, options)
 
     def dynamic(self, **options: Any) -> SendPort:
         """Where a message goes is in its context. `options`: for each adapter, by its name, its options."""

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from crossdock.adapter.registry import dynamic_options, receive_adapter, send_adapter
+from crossdock.adapter.registry import dynamic_options, is_own, receive_adapter, send_adapter
 from crossdock.application.model import (
     ApplicationModel,
     FilteredModel,
@@ -99,7 +99,7 @@ def _location(port: ReceivePortModel, location: LocationModel, pipelines: Pipeli
             f"receive location {location.name!r}: its port is two-way, and adapter {location.adapter!r} cannot answer"
         )
     try:
-        receive_adapter(definition.adapter, definition.address, definition.options)
+        receive_adapter(definition.adapter, definition.address, definition.options, code=str(folder))
     except ApplicationError as error:
         raise ApplicationError(f"receive location {location.name!r}: {error}") from error
     return DeployedLocation(location.name, location.host, definition.model_dump(mode="json"))
@@ -138,7 +138,7 @@ def _port(port: SendPortModel, pipelines: Pipelines, registry: PropertyRegistry,
         stop_on_failure=port.stop_on_failure,
         route_failures=port.failed_messages == "route",
     )
-    _check_adapter(port)
+    _check_adapter(port, folder)
     return DeployedPort(
         port.name,
         port.host,
@@ -154,16 +154,16 @@ def _window(window: WindowModel | None) -> ServiceWindow | None:
     return None if window is None else ServiceWindow(start=window.from_, end=window.to, zone=window.timezone)
 
 
-def _check_adapter(port: SendPortModel) -> None:
+def _check_adapter(port: SendPortModel, folder: Path) -> None:
     try:
         if port.adapter is None:
             for kind, options in port.options.items():
                 dynamic_options(kind, options)
         else:
-            send_adapter(port.adapter, port.address or "", port.options).close()
+            send_adapter(port.adapter, port.address or "", port.options, code=str(folder)).close()
     except ApplicationError as error:
         raise ApplicationError(f"send port {port.name!r}: {error}") from error
-    if port.response is not None and port.adapter not in (None, *_TWO_WAY_SEND):
+    if port.response is not None and not (port.adapter in (None, *_TWO_WAY_SEND) or is_own(port.adapter)):
         raise ApplicationError(f"send port {port.name!r}: adapter {port.adapter!r} gets no answer to publish")
 
 

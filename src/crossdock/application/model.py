@@ -136,11 +136,11 @@ class ReceivePortModel(Model):
     @model_validator(mode="before")
     @classmethod
     def _name_locations(cls, data: Any) -> Any:
-        """A location without a name is called after its port and adapter."""
+        """A location without a name is called after its port and adapter, which may be a class of one's own."""
         if not isinstance(data, dict) or not isinstance(data.get("locations"), list):
             return data
         named = [
-            {"name": f"{data.get('name')}.{location.get('adapter')}", **location}
+            {"name": f"{data.get('name')}.{str(location.get('adapter')).rpartition(':')[2]}", **location}
             if isinstance(location, dict)
             else location
             for location in data["locations"]

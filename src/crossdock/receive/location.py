@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from crossdock.adapter.contract import RangedReceiveAdapter, ReceiveAdapter
-from crossdock.adapter.registry import printable_address, receive_adapter
+from crossdock.adapter.registry import printable_address, receive_adapter, transport_name
 from crossdock.errors import ApplicationError, DocumentError, PromotionError, TransientError
 from crossdock.message.context import Context
 from crossdock.message.message import Message, MessageId, Part, message_id
@@ -75,12 +75,14 @@ class ReceiveLocation:
     @classmethod
     def from_definition(cls, id_: int, host_id: int, stored: Mapping[str, Any]) -> ReceiveLocation:
         definition = LocationDefinition.model_validate(stored)
-        adapter = receive_adapter(definition.adapter, definition.address, definition.options)
+        adapter = receive_adapter(
+            definition.adapter, definition.address, definition.options, code=definition.pipeline.code
+        )
         # Where an http location listens has neither a user nor a query, and may be written :PORT/PATH.
         pushed = definition.adapter == "http"
         address = definition.address if pushed else printable_address(definition.adapter, definition.address)
         pipeline = receive_pipeline(definition.pipeline)
-        transport, labels = definition.adapter.upper(), frozenset(definition.labels)
+        transport, labels = transport_name(definition.adapter), frozenset(definition.labels)
         return cls(id_, host_id, definition, adapter, pipeline, address, transport, labels)
 
     @property

@@ -58,9 +58,14 @@ class Transports:
             self._kept.clear()
 
 
-def made_adapter(kind: str, address: str, options: Mapping[str, Any], port: str) -> SendAdapter:
-    """What is wrong with it is found when a message is to be sent: a TerminalError."""
+def made_adapter(
+    kind: str, address: str, options: Mapping[str, Any], port: str, code: str | None = None
+) -> SendAdapter:
+    """What is wrong with it is found when a message is to be sent: a TerminalError.
+
+    Without `code` it is a built-in one: a message must not name code that is run.
+    """
     try:
-        return send_adapter(kind, address, options, port=port)
+        return send_adapter(kind, address, options, port=port, code=code)
     except ApplicationError as error:
         raise TerminalError(str(error)) from error

@@ -160,7 +160,8 @@ class SendPort:
                 if self.adapter is None:
                     assert self.definition.adapter is not None
                     address, options = self.definition.address or "", self.definition.options
-                    self.adapter = made_adapter(self.definition.adapter, address, options, self.definition.name)
+                    name, code = self.definition.name, self.definition.pipeline.code
+                    self.adapter = made_adapter(self.definition.adapter, address, options, name, code)
         return self.adapter
 
     def _failed(self, message: Message, error: CrossdockError, attempt: int, now: datetime) -> Outcome:
