@@ -237,7 +237,10 @@ def test_component_that_raises_suspends_the_source_whole(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("function", "said"),
-    [("too_large", "property 'Count' is integer, and"), ("listed", "property 'Region' cannot be list")],
+    [
+        ("too_large", "components:too_large gives what cannot be kept: property 'Count' is integer, and"),
+        ("listed", "components:listed gives what cannot be kept: property 'Region' cannot be list"),
+    ],
 )
 def test_component_that_writes_what_no_property_can_be_has_the_document_suspended(
     folder: Path, function: str, said: str

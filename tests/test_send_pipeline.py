@@ -207,7 +207,7 @@ def test_components_come_after_the_map_and_before_encoding(folder: Path) -> None
         ("components", "mark", "it is marked"),
         ("components", "broken", "steps:broken fails on it: ZeroDivisionError: oops"),
         ("components", "nothing", "steps:nothing gives NoneType instead of Document"),
-        ("components", "text", "a component gives a body that is str instead of bytes"),
+        ("components", "text", "steps:text gives a body that is str instead of bytes"),
         ("encode", "length", "steps:length gives int instead of bytes"),
     ],
 )

@@ -6,7 +6,7 @@ A pipeline is built once here, so that whatever is wrong with it is said before 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast, get_args
 
@@ -87,6 +87,7 @@ class Pipelines:
             split=place.split,
             standard=standard,
             text_limit=self._text_limit,
+            properties=self._checked_by(pipeline.components or pipeline.disassemble not in BUILT_IN),
             code=str(self._folder),
         )
 
@@ -144,8 +145,13 @@ class Pipelines:
             targets=tuple(self._target(each) for each in maps if each.to is not None),
             maps=tuple(self._map(each) for each in maps),
             text_limit=self._text_limit,
+            properties=self._checked_by(pipeline.components),
             code=str(self._folder),
         )
+
+    def _checked_by(self, components: object) -> Mapping[str, PropertyType]:
+        """What code of the application's own promotes is checked by the declared properties."""
+        return self._registry.declared if components else {}
 
     def _pipeline(self, name: str) -> PipelineModel:
         if name in BUILT_IN:

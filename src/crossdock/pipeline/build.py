@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from crossdock.component import load_callable
 from crossdock.errors import ApplicationError
+from crossdock.pipeline.custom import Checks, CustomComponent, CustomDecoder
 from crossdock.pipeline.decode import gunzip, to_utf8
 from crossdock.pipeline.definition import (
     MapDefinition,
@@ -34,14 +35,24 @@ def receive_pipeline(definition: PipelineDefinition) -> ReceivePipeline:
         _decoders(definition),
         bool(definition.decode or definition.charset),
         {schema.type: _validator(schema) for schema in definition.schemas if schema.validate_with},
-        [load_callable(name, definition.code) for name in definition.components],
+        [
+            CustomComponent(name, load_callable(name, definition.code), _checks(definition))
+            for name in definition.components
+        ],
         {each.source: document_map(definition, each) for each in definition.maps},
         definition.standard,
     )
 
 
+def _checks(definition: PipelineDefinition) -> Checks:
+    return Checks(definition.properties, definition.text_limit)
+
+
 def _decoders(definition: PipelineDefinition) -> list[Decoder]:
-    decoders = [gunzip if name == "gzip" else load_callable(name, definition.code) for name in definition.decode]
+    decoders: list[Decoder] = [
+        gunzip if name == "gzip" else CustomDecoder(name, load_callable(name, definition.code))
+        for name in definition.decode
+    ]
     if definition.charset is not None:
         check_charset(definition.charset)
         if definition.disassemble == "xml":
@@ -73,7 +84,7 @@ def _disassembler(definition: PipelineDefinition, kind: str, schemas: Sequence[S
         case "passthrough":
             return PassThrough()
         case _:
-            return CustomDisassembler(kind, load_callable(kind, definition.code))
+            return CustomDisassembler(kind, load_callable(kind, definition.code), _checks(definition))
 
 
 def _promoter(

@@ -10,6 +10,7 @@ from crossdock.component import load_callable
 from crossdock.errors import ApplicationError, DocumentError
 from crossdock.pipeline.assemble import Assembler, FlatAssembler, XmlAssembler, assemble_json
 from crossdock.pipeline.build import check_charset, document_map
+from crossdock.pipeline.custom import Checks, CustomComponent
 from crossdock.pipeline.definition import PipelineDefinition, SchemaDefinition, SendPipelineDefinition
 from crossdock.pipeline.document import Document, Promoter
 from crossdock.pipeline.encode import compress, from_utf8
@@ -20,9 +21,13 @@ from crossdock.pipeline.xml import parse_document
 
 
 def send_pipeline(definition: SendPipelineDefinition) -> SendPipeline:
+    checks = Checks(definition.properties, definition.text_limit)
     return SendPipeline(
         _outbound_maps(definition),
-        [Step(name, load_callable(name, definition.code)) for name in definition.components],
+        [
+            CustomComponent(name, Step(name, load_callable(name, definition.code)), checks)
+            for name in definition.components
+        ],
         _assembler(definition),
         _encoders(definition),
     )

@@ -66,7 +66,9 @@ class MapDefinition(_Definition):
 
 
 class PipelineDefinition(_Definition):
-    """`code` is the folder in which the modules of custom components are looked for first."""
+    """`code` is the folder in which the modules of custom components are looked for first; `properties` are those that
+    the application declares, by which what components promote is checked.
+    """
 
     disassemble: Literal["json", "xml", "flat", "passthrough"] | str
     decode: tuple[str, ...] = ()
@@ -78,11 +80,12 @@ class PipelineDefinition(_Definition):
     split: Split | None = None
     standard: bool = False
     text_limit: int = 256
+    properties: Mapping[str, PropertyType] = {}
     code: str | None = None
 
 
 class SendPipelineDefinition(_Definition):
-    """`flat` is the schema by whose columns lines are written; `declaration` is for XML; `code` as above."""
+    """`flat` is the schema by whose columns lines are written; `declaration` is for XML; the last as above."""
 
     assemble: Assembly = "passthrough"
     declaration: bool = False
@@ -93,4 +96,5 @@ class SendPipelineDefinition(_Definition):
     targets: tuple[SchemaDefinition, ...] = ()
     maps: tuple[MapDefinition, ...] = ()
     text_limit: int = 256
+    properties: Mapping[str, PropertyType] = {}
     code: str | None = None

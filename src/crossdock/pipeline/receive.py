@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from crossdock.errors import DocumentError, PromotionError
-from crossdock.message.property import check_value
+from crossdock.pipeline.custom import Checks
 from crossdock.pipeline.document import Document, LineReader
 from crossdock.pipeline.map import Transform
 from crossdock.pipeline.validate import Validator
@@ -53,6 +53,7 @@ class CustomDisassembler:
 
     name: str
     function: Callable[[bytes], Iterable[bytes | Document]]
+    checks: Checks
 
     def disassemble(self, content: bytes, *, piece: bool = False) -> Iterator[Document]:
         if piece:
@@ -63,7 +64,14 @@ class CustomDisassembler:
             document = found if isinstance(found, Document) else Document(found)
             if not isinstance(document.body, bytes):
                 raise DocumentError(f"{self.name} gives {type(document.body).__name__} instead of bytes")
-            yield document
+            yield self._checked(document)
+
+    def _checked(self, document: Document) -> Document:
+        """Its bytes are safe with us: what is wrong with its properties is its own affair."""
+        try:
+            return self.checks.checked(self.name, document, Document(document.body))
+        except DocumentError as error:
+            return Document(document.body, error=str(error))
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +131,6 @@ class ReceivePipeline:
                 done = component(done)
                 if done.error is not None:
                     return document.failed(done.error)
-                for name, value in (*done.promoted.items(), *done.written.items()):
-                    check_value(name, value)
             return mapped(done, self.maps)
         except (DocumentError, PromotionError) as error:
             return document.failed(str(error))
