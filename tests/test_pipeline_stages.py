@@ -184,6 +184,22 @@ def test_map_turns_a_document_into_another_type_and_promotes_from_that(folder: P
     assert (message.context.get("Total"), message.context.get("Amount")) == (Decimal(42), Decimal(21))
 
 
+@pytest.mark.parametrize(("amount", "problem"), [(4, None), (6, "$.total: 12 is greater than the maximum of 10")])
+def test_what_a_map_makes_has_to_fit_the_schema_of_its_type(folder: Path, amount: int, problem: str | None) -> None:
+    (folder / "bill.json").write_text(json.dumps({"properties": {"total": {"maximum": 10}}}))
+    invoice = {"type": "Invoice", "format": "json", "validate": "bill.json"}
+    maps = [{"from": "Order", "to": "Invoice", "function": "components:doubled"}]
+    location = location_of(folder, ORDER, invoice, location={"schema": "Order"}, port={"maps": maps})
+
+    interchange = received(location, b'{"amount": %d}' % amount)
+
+    if problem is None:
+        assert [message.body for message in interchange.messages] == [b'{"total": 8}']
+    else:
+        assert reason(interchange) == f"what the map makes of it cannot be used: it does not fit its schema: {problem}"
+        assert interchange.failures[0].message.body == b'{"amount": 6}'
+
+
 def test_map_may_be_a_function(folder: Path) -> None:
     invoice = {"type": "Invoice", "format": "json", "promote": {"Total": "$.total"}}
     maps = [{"from": "Order", "to": "Invoice", "function": "components:doubled"}]

@@ -147,8 +147,9 @@ def test_envelope_without_messages_is_an_error(content: bytes) -> None:
         (b'<!DOCTYPE a [<!ENTITY x SYSTEM "file:///etc/passwd">]><a>&x;</a>', "document type declaration"),
         (b"<a>" * 1000 + b"</a>" * 1000, "the file is not XML: Excessive depth"),
         (b"<a>" + b"x" * 11_000_000 + b"</a>", "the file is not XML"),
+        (b'<a b="' + b"x" * 11_000_000 + b'"/>', "the file is not XML"),
     ],
-    ids=["empty", "blank", "mismatch", "two roots", "text", "encoding", "entity", "dtd", "external", "deep", "huge text"],
+    ids=["empty", "blank", "mismatch", "two roots", "text", "encoding", "entity", "dtd", "external", "deep", "huge text", "huge attribute"],
 )  # fmt: skip
 def test_hostile_or_broken_document_is_refused_in_one_sentence(
     content: bytes, problem: str, large: bool, monkeypatch: pytest.MonkeyPatch
@@ -160,6 +161,7 @@ def test_hostile_or_broken_document_is_refused_in_one_sentence(
     assert (document.body, document.piece) == (content, False)
     assert problem in str(document.error)
     assert "\n" not in str(document.error)
+    assert "XML_PARSE_HUGE" not in str(document.error)  # nobody can set it, and it is the limit
 
 
 def test_expanding_entities_take_neither_time_nor_memory() -> None:
@@ -201,6 +203,84 @@ def test_streamed_envelope_gives_what_one_that_is_parsed_whole_gives(monkeypatch
 
     assert [(each.promoted, each.error) for each in streamed] == [(each.promoted, each.error) for each in whole]
     assert [only(each.body, ORDER).promoted["Id"] for each in streamed] == [f"{n}" for n in range(50)]
+
+
+ENVELOPE_XSD = """<xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema" xmlns="urn:orders" targetNamespace="urn:orders"
+  elementFormDefault="qualified"><xs:element name="Batch"><xs:complexType><xs:sequence>
+  <xs:element name="sender" minOccurs="0"><xs:simpleType><xs:restriction base="xs:string"><xs:maxLength value="4"/></xs:restriction></xs:simpleType></xs:element>
+  <xs:element name="orders"><xs:complexType><xs:sequence><xs:any processContents="skip" maxOccurs="unbounded"/></xs:sequence></xs:complexType></xs:element>
+  <xs:element name="count" type="xs:integer" minOccurs="0"/></xs:sequence></xs:complexType></xs:element></xs:schema>"""
+LONG_SENDER = "it does not fit its schema: Element '{urn:orders}sender'"
+
+
+@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (batch(AN_ORDER, AN_ORDER), None),
+        (batch(AN_ORDER).replace(b"ACME", b"ACME Ltd"), LONG_SENDER),
+        (batch(AN_ORDER, after=b"<b:count>many</b:count>"), "it does not fit its schema: Element '{urn:orders}count'"),
+        (batch(AN_ORDER, after=b"<b:other/>"), "it does not fit its schema: Element '{urn:orders}other'"),
+        (batch(AN_ORDER)[:-3], "the file is not XML: "),
+    ],
+    ids=["good", "before the messages", "after the messages", "unknown", "cut"],
+)
+def test_envelope_is_validated_before_anything_in_it_is_a_message(
+    content: bytes, problem: str | None, large: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(xml, "LARGE_BYTES", 0 if large else 100_000_000)
+    validated = BATCH.model_copy(update={"validate_with": {"batch.xsd": ENVELOPE_XSD}})
+    execute(batch(AN_ORDER).replace(b"ACME", b"ACME Ltd"), validated, ORDER)  # what was wrong before does not matter
+
+    documents = execute(content, validated, ORDER)
+
+    if problem is None:
+        assert [document.error for document in documents] == [None, None]
+    else:
+        [failed] = documents
+        assert failed.body == content
+        assert str(failed.error).startswith(problem)
+        assert "b'" not in str(failed.error)
+
+
+def test_envelope_in_an_envelope_is_validated_too() -> None:
+    outer = xml_schema("Post", body="/Post")
+    validated = BATCH.model_copy(update={"validate_with": {"batch.xsd": ENVELOPE_XSD}})
+    content = b"<Post>" + batch(AN_ORDER)[21:].replace(b"ACME", b"ACME Ltd") + AN_ORDER + b"</Post>"
+
+    [failed, good] = execute(content, outer, validated, ORDER)
+
+    assert str(failed.error).startswith(LONG_SENDER)
+    assert good.error is None
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        batch(AN_ORDER, after=b"<b:sender>Other</b:sender>"),
+        batch(AN_ORDER).replace(b"<b:sender>ACME</b:sender>", b""),
+        batch(AN_ORDER, after=b"<b:sender>Last</b:sender>").replace(b"<b:sender>ACME</b:sender>", b""),
+        batch(AN_ORDER).replace(b"ACME", b"<b:x/>"),
+        batch(AN_ORDER).replace(b"ACME", b"ACME" * 100),
+        batch(AN_ORDER.replace(b"12.50", b"<x/>"), AN_ORDER, b"<other/>"),
+        batch(),
+        b'<Batch xmlns="urn:orders"/>',
+    ],
+    ids=["twice", "absent", "after the messages", "elements", "too long", "bad message", "no messages", "no body"],
+)
+def test_envelope_routes_the_same_however_large_it_is(content: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    into = xml_schema(
+        "urn:orders#Batch",
+        body="/o:Batch/o:orders",
+        Sender=("text", "/o:Batch/o:sender"),
+        Inner=("text", "/o:Batch/o:orders/o:Order/@id"),
+    )
+    for envelope in (BATCH, into):
+        monkeypatch.setattr(xml, "LARGE_BYTES", 100_000_000)
+        whole = execute(content, envelope, ORDER)
+        monkeypatch.setattr(xml, "LARGE_BYTES", 10)
+
+        assert execute(content, envelope, ORDER) == whole
 
 
 def test_path_that_is_not_plain_is_refused_where_the_document_is_large(monkeypatch: pytest.MonkeyPatch) -> None:

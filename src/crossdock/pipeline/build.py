@@ -21,8 +21,15 @@ from crossdock.pipeline.document import Promoter, Promotion
 from crossdock.pipeline.flat import FlatDisassembler, Record
 from crossdock.pipeline.json import JsonDisassembler, parse_path
 from crossdock.pipeline.map import Transform, function_map, xslt_map
-from crossdock.pipeline.receive import CustomDisassembler, Decoder, Disassembler, PassThrough, ReceivePipeline
-from crossdock.pipeline.validate import Validator, json_validator, xsd_validator
+from crossdock.pipeline.receive import (
+    CustomDisassembler,
+    Decoder,
+    Disassembler,
+    PassThrough,
+    ReceivePipeline,
+    Validated,
+)
+from crossdock.pipeline.validate import Validator, json_validator, xsd, xsd_validator
 from crossdock.pipeline.xml import XmlDisassembler, XmlShape, message_type, parse_xpath
 
 Path = TypeVar("Path")
@@ -34,7 +41,7 @@ def receive_pipeline(definition: PipelineDefinition) -> ReceivePipeline:
         _disassembler(definition, definition.disassemble, definition.schemas),
         _decoders(definition),
         bool(definition.decode or definition.charset),
-        {schema.type: _validator(schema) for schema in definition.schemas if schema.validate_with},
+        {schema.type: _validator(schema) for schema in definition.schemas if schema.validate_with and not schema.body},
         [
             CustomComponent(name, load_callable(name, definition.code), _checks(definition))
             for name in definition.components
@@ -108,7 +115,7 @@ def _shape(definition: PipelineDefinition, schema: SchemaDefinition) -> XmlShape
         raise ApplicationError(f"the body {schema.body!r} must be a plain path of elements, such as /Batch/Orders")
     if message_type(path.steps[0]) != schema.type:
         raise ApplicationError(f"the body {schema.body!r} does not begin at the root of a {schema.type}")
-    return XmlShape(schema.type, promoter, path.steps)
+    return XmlShape(schema.type, promoter, path.steps, xsd(schema.validate_with) if schema.validate_with else None)
 
 
 def _flat(definition: PipelineDefinition, schema: SchemaDefinition) -> FlatDisassembler:
@@ -140,4 +147,5 @@ def document_map(definition: PipelineDefinition, each: MapDefinition) -> tuple[T
         return transform, PassThrough()
     if target.body is not None or (target.record is not None and not target.record.columns):
         raise ApplicationError(f"a map makes one message, and {target.type!r} is an envelope or has no `columns`")
-    return transform, _disassembler(definition.model_copy(update={"split": "document"}), target.format, [target])
+    made = _disassembler(definition.model_copy(update={"split": "document"}), target.format, [target])
+    return transform, Validated(made, _validator(target)) if target.validate_with else made

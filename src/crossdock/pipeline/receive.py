@@ -75,6 +75,23 @@ class CustomDisassembler:
 
 
 @dataclass(frozen=True, slots=True)
+class Validated:
+    """What a disassembler gives has to fit a schema too."""
+
+    disassembler: Disassembler
+    validate: Validator
+
+    def disassemble(self, content: bytes, *, piece: bool = False) -> Iterator[Document]:
+        for document in self.disassembler.disassemble(content, piece=piece):
+            try:
+                if document.error is None:
+                    self.validate(document.body)
+                yield document
+            except DocumentError as error:
+                yield document.failed(str(error))
+
+
+@dataclass(frozen=True, slots=True)
 class ReceivePipeline:
     """`decodes`: decoding changes what ordinary files hold."""
 

@@ -12,7 +12,7 @@ import jsonschema_rs
 from lxml import etree
 
 from crossdock.errors import ApplicationError, DocumentError
-from crossdock.pipeline.xml import parse_document
+from crossdock.pipeline.xml import check_element, parse_document
 
 BASE = "crossdock:/"
 Validator = Callable[[bytes], None]
@@ -42,16 +42,20 @@ def parse_with_files(files: Mapping[str, str]) -> Any:
 
 def xsd_validator(files: Mapping[str, str]) -> Validator:
     """Raises ApplicationError if the schema is wrong; what it gives raises DocumentError if a document is."""
-    try:
-        schema = etree.XMLSchema(parse_with_files(files))
-    except (etree.LxmlError, OSError) as error:
-        raise ApplicationError(f"{next(iter(files))} is not an XSD that can be used: {error}") from error
+    schema = xsd(files)
 
     def validate(body: bytes) -> None:
-        if not schema.validate(parse_document(body)):
-            raise DocumentError(f"it does not fit its schema: {schema.error_log[0].message}")
+        check_element(schema, parse_document(body))
 
     return validate
+
+
+def xsd(files: Mapping[str, str]) -> Any:
+    """The first of the files. Raises ApplicationError if it is wrong."""
+    try:
+        return etree.XMLSchema(parse_with_files(files))
+    except (etree.LxmlError, OSError) as error:
+        raise ApplicationError(f"{next(iter(files))} is not an XSD that can be used: {error}") from error
 
 
 def json_validator(files: Mapping[str, str]) -> Validator:

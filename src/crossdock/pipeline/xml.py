@@ -17,7 +17,7 @@ from lxml import etree
 
 from crossdock.errors import ApplicationError, DocumentError, PromotionError
 from crossdock.message.property import Value
-from crossdock.pipeline.document import Document, Promoter
+from crossdock.pipeline.document import Document, Promoter, Promotion
 
 LARGE_BYTES = 4 * 1024 * 1024
 _OPTIONS: Mapping[str, Any] = {
@@ -29,6 +29,8 @@ _OPTIONS: Mapping[str, Any] = {
     "huge_tree": False,
     "strip_cdata": False,
 }
+_ADVICE = re.compile(r",?\s*(?:use|try)\s+XML_PARSE_HUGE(?:\s+option)?\s*")
+_DOES_NOT_FIT = range(1800, 1900)  # what libxml2 has for documents that are not valid
 _NIL = "{http://www.w3.org/2001/XMLSchema-instance}nil"
 _NAME = r"[A-Za-z_\u0080-\uffff][\w.\-\u0080-\uffff]*"
 _STEP = re.compile(
@@ -94,11 +96,15 @@ def _plain(path: str, namespaces: Mapping[str, str]) -> tuple[tuple[str, ...] | 
 
 @dataclass(frozen=True, slots=True)
 class XmlShape:
-    """A type of document; an envelope has a `body`, the path of the element whose children are the messages."""
+    """A type of document; an envelope has a `body`, the path of the element whose children are the messages.
+
+    It has to be an envelope that the XSD `schema` takes, if there is one.
+    """
 
     type: str
     promoter: Promoter[XmlPath]
     body: tuple[str, ...] | None = None
+    schema: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +122,7 @@ class XmlDisassembler:
             else:
                 yield from self._message(_parse(content), content, {}, {})
         except etree.XMLSyntaxError as error:
-            raise DocumentError(f"the file is not XML: {error.msg or 'it cannot be read'}") from error
+            raise _unreadable("the file", error) from error
 
     def _message(
         self, root: Any, body: bytes, promoted: Mapping[str, Value], written: Mapping[str, Value]
@@ -128,8 +134,9 @@ class XmlDisassembler:
             yield self._unknown(body, type_)
             return
         try:
+            check_element(shape.schema, root)
             mine, distinguished = shape.promoter.promote(lambda path: path.find(root))
-        except PromotionError as error:
+        except (DocumentError, PromotionError) as error:
             yield Document(body, type_, error=str(error))
             return
         promoted, written = {**promoted, **mine}, {**written, **distinguished}
@@ -152,97 +159,123 @@ class XmlDisassembler:
 
     def _streamed(self, content: bytes) -> Iterator[Document]:
         """Element by element, forgetting each once it has been looked at."""
-        events = etree.iterparse(BytesIO(content), events=("start", "end"), **_OPTIONS)
-        _, root = next(events)
+        _, root = next(_events(content))
         _refuse_doctype(root)
         type_ = message_type(root.tag)
         shape = self.shapes.get(type_)
         if shape is None:
-            for _, element in events:
+            for _, element in _events(content):
                 _forget(element)
             yield self._unknown(content, type_)
             return
-        walk = _Walk(shape, events, root)
+        try:
+            promoted, written = _collected(shape, content)
+        except (DocumentError, PromotionError) as error:
+            yield Document(content, type_, error=str(error))
+            return
         if shape.body is None:
-            for _ in walk.messages():
-                pass
-            yield self._large_message(content, type_, walk)
+            yield Document(content, type_, {**promoted, "BTS.MessageType": type_}, written)
             return
         empty = True
-        for child in walk.messages():
+        for child in _messages(shape.body, content):
             empty = False
-            promoted, written = walk.promoted()
             yield from self._message(child, _serialised(child), promoted, written)
         if empty:
             yield Document(content, type_, error=f"the envelope {type_} holds no message")
 
-    def _large_message(self, content: bytes, type_: str, walk: _Walk) -> Document:
-        try:
-            promoted, written = walk.promoted()
-        except PromotionError as error:
-            return Document(content, type_, error=str(error))
-        return Document(content, type_, {**promoted, "BTS.MessageType": type_}, written)
+
+def _events(content: bytes, schema: Any = None) -> Any:
+    return etree.iterparse(BytesIO(content), events=("start", "end"), schema=schema, **_OPTIONS)
+
+
+def _messages(body: Sequence[str], content: bytes) -> Iterator[Any]:
+    """The children of the body of a large envelope, one after the other."""
+    path: list[str] = []
+    child = None
+    for event, element in _events(content):
+        if event == "start":
+            if child is None and tuple(path) == body:
+                child = element
+            path.append(element.tag)
+            continue
+        path.pop()
+        if element is child:
+            yield element
+            child = None
+        if child is None:
+            _forget(element)
+
+
+def _collected(shape: XmlShape, content: bytes) -> tuple[dict[str, Value], dict[str, Value]]:
+    """What is promoted from a large document, wherever in it that stands. Of an envelope, its schema is kept too."""
+    walk = _Walk(shape.promoter.promotions)
+    try:
+        for event, element in _events(content, shape.schema):
+            if event == "start":
+                walk.begin(element)
+            else:
+                walk.end(element)
+                _forget(element)
+    except etree.XMLSyntaxError as error:
+        if error.code in _DOES_NOT_FIT:
+            raise DocumentError(f"it does not fit its schema: {error.msg}") from error
+        for _, element in _events(content):  # which tells better what is wrong
+            _forget(element)
+        raise
+    return shape.promoter.promote(walk.find)
 
 
 class _Walk:
-    """Goes through a large document once, collects the fields on its way and stops at each child of the body."""
+    """Collects fields on the way through a large document."""
 
-    def __init__(self, shape: XmlShape, events: Any, root: Any) -> None:
-        self._shape = shape
-        self._events = events
-        self._path = [root.tag]
-        self._texts: list[list[str | None]] = [[] for _ in shape.promoter.promotions]
+    def __init__(self, promotions: Sequence[Promotion[XmlPath]]) -> None:
+        self._path: list[str] = []
+        self._found: dict[int, list[str | PromotionError | None]] = {}
         self._elements: dict[tuple[str, ...], list[int]] = {}
         self._attributes: dict[tuple[str, ...], list[tuple[int, str]]] = {}
-        for number, promotion in enumerate(shape.promoter.promotions):
-            path = promotion.path
+        for path in (promotion.path for promotion in promotions):
             if path.steps is None:
                 raise DocumentError(
                     f"the document has more than {LARGE_BYTES:,} bytes, and from one that large only plain paths can "
                     f"be promoted; {path.text} is not"
                 )
+            self._found[id(path)] = []
             if path.attribute is None:
-                self._elements.setdefault(path.steps, []).append(number)
+                self._elements.setdefault(path.steps, []).append(id(path))
             else:
-                self._attributes.setdefault(path.steps, []).append((number, path.attribute))
-        self._begin(root)
+                self._attributes.setdefault(path.steps, []).append((id(path), path.attribute))
 
-    def messages(self) -> Iterator[Any]:
-        for event, element in self._events:
-            if event == "start":
-                self._path.append(element.tag)
-                if self._inside_body():
-                    yield from self._whole(element)
-                    self._path.pop()
-                else:
-                    self._begin(element)
-            else:
-                self._end(element)
-                self._path.pop()
+    def find(self, path: XmlPath) -> str | None:
+        """What was found at the path, as `XmlPath.find` gives it."""
+        found = self._found[id(path)]
+        if len(found) == 1 and isinstance(found[0], PromotionError):
+            raise found[0]
+        return _single(found)
 
-    def promoted(self) -> tuple[dict[str, Value], dict[str, Value]]:
-        """What was found so far: of an envelope, what stands before its messages."""
-        return self._shape.promoter.values([_single(texts) for texts in self._texts])
-
-    def _inside_body(self) -> bool:
-        return self._shape.body is not None and tuple(self._path[:-1]) == self._shape.body
-
-    def _whole(self, element: Any) -> Iterator[Any]:
-        for event, inner in self._events:
-            if event == "end" and inner is element:
-                yield element
-                _forget(element)
-                return
-
-    def _begin(self, element: Any) -> None:
+    def begin(self, element: Any) -> None:
+        self._path.append(element.tag)
         for number, attribute in self._attributes.get(tuple(self._path), ()):
             if (value := element.get(attribute)) is not None:
-                self._texts[number].append(value)
+                self._found[number].append(value)
 
-    def _end(self, element: Any) -> None:
+    def end(self, element: Any) -> None:
         for number in self._elements.get(tuple(self._path), ()):
-            self._texts[number].append(_single([element]))
-        _forget(element)
+            self._found[number].append(_field(element))
+        self._path.pop()
+
+
+def _field(element: Any) -> str | PromotionError | None:
+    """Its text while it is there; what is wrong with it is said if it is the only one."""
+    try:
+        return _single([element])
+    except PromotionError as error:
+        return error
+
+
+def check_element(schema: Any, element: Any) -> None:
+    """Raises DocumentError if an XSD does not take it."""
+    if schema is not None and not schema.validate(element):
+        raise DocumentError(f"it does not fit its schema: {schema.error_log[0].message}")
 
 
 def message_type(tag: str) -> str:
@@ -255,7 +288,13 @@ def parse_document(content: bytes) -> Any:
     try:
         return _parse(content)
     except etree.XMLSyntaxError as error:
-        raise DocumentError(f"the document is not XML: {error.msg or 'it cannot be read'}") from error
+        raise _unreadable("the document", error) from error
+
+
+def _unreadable(what: str, error: Any) -> DocumentError:
+    """Without the advice to set an option of the parser, which is the limit."""
+    problem = _ADVICE.sub("", error.msg or "").strip()
+    return DocumentError(f"{what} is not XML: {problem or 'it cannot be read'}")
 
 
 def _parse(content: bytes) -> Any:
