@@ -5,6 +5,7 @@ A row is known by its key and by its version, or else by its content, so that a 
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,6 +21,13 @@ from crossdock.errors import ApplicationError, TransientError
 
 ROWS_PER_LISTING = 10_000
 _ROWS_AT_A_TIME = 500
+_REPORTED_AT_MOST = 10
+
+logger = logging.getLogger(__name__)
+
+
+class _UnusableRowError(Exception):
+    """A row that cannot be received; the others can."""
 
 
 class SqlReceiveAdapter:
@@ -55,17 +63,33 @@ class SqlReceiveAdapter:
         # what was published while `done` was wrong must still be known once it is mended.
         self._place = sha256("\0".join((self.address, _table(done), key)).encode()).hexdigest()[:16].encode()
         self._engine = self._database.engine
+        self._reported: set[str] = set()
 
     def list(self) -> Listing:
-        sources: dict[bytes, Source] = {}
+        """The rows that can be received; the others are reported in the log, each once."""
+        sources: dict[bytes, Source | None] = {}
+        problems: set[str] = set()
         with self._connected() as connection, self._explained("its query fails"):
             connection.execution_options(yield_per=_ROWS_AT_A_TIME)  # not all of them in memory at once
             for row in self._rows(connection, self._listed):
-                key, identity, content = self._source(row)
-                if key in sources:
-                    raise self._not_unique(row)
-                sources[key] = Source(identity, len(content))
-        return Listing(tuple(sources.values()))
+                try:
+                    key, identity, content = self._source(row)
+                except _UnusableRowError as error:
+                    problems.add(str(error))
+                    continue
+                if key in sources:  # nobody knows which of them is meant
+                    problems.add(self._not_unique(row))
+                sources[key] = None if key in sources else Source(identity, len(content))
+        self._report(problems)
+        return Listing(tuple(source for source in sources.values() if source is not None))
+
+    def _report(self, problems: set[str]) -> None:
+        new = sorted(problems - self._reported)
+        for problem in new[:_REPORTED_AT_MOST]:
+            logger.warning("%s; what cannot be received is left out, and the other rows are read", problem)
+        if len(new) > _REPORTED_AT_MOST:
+            logger.warning("%s: %d more rows are left out", self.address, len(new) - _REPORTED_AT_MOST)
+        self._reported = problems
 
     def read(self, identity: bytes) -> bytes | None:
         return self.read_batch([identity])[0]
@@ -85,7 +109,8 @@ class SqlReceiveAdapter:
         """Mark many rows as done in few transactions; rows that changed since they were read are left as they are."""
         for start in range(0, len(identities), _ROWS_AT_A_TIME):
             with self._connected(alone=True) as connection:
-                self._mark(connection, self._found(connection, identities[start : start + _ROWS_AT_A_TIME]))
+                some = identities[start : start + _ROWS_AT_A_TIME]
+                self._mark(connection, self._found(connection, some, to_mark=True))
 
     def name(self, identity: bytes) -> str:
         if not identity.startswith(self._place):  # listed when the location had another adapter or address
@@ -122,16 +147,21 @@ class SqlReceiveAdapter:
                 raise TransientError(f"{self.address}: the query gives no column {needed!r}, only {', '.join(names)}")
         yield from result
 
-    def _found(self, connection: Connection, identities: Sequence[bytes]) -> dict[bytes, bytes]:
-        """Those of the rows that are still what they were."""
+    def _found(
+        self, connection: Connection, identities: Sequence[bytes], *, to_mark: bool = False
+    ) -> dict[bytes, bytes]:
+        """Those of the rows that are still what they were. `to_mark`: two of one key cannot be told apart by `done`."""
         keys = [_key(identity) for identity in identities if identity.startswith(self._place)]
         found: dict[bytes, tuple[bytes, bytes]] = {}
         with self._explained("its query fails"):
             for row in self._rows(connection, self._read, keys=keys) if keys else ():
-                key, identity, content = self._source(row)
-                if key in found:
-                    raise self._not_unique(row)
-                found[key] = identity, content
+                try:
+                    key, identity, content = self._source(row)
+                except _UnusableRowError:  # it changed; to list it says what is wrong
+                    continue
+                if key in found and to_mark:
+                    raise TransientError(self._not_unique(row))
+                found[key] = (b"", b"") if key in found else (identity, content)
         wanted = set(identities)
         return {identity: content for identity, content in found.values() if identity in wanted}
 
@@ -141,16 +171,18 @@ class SqlReceiveAdapter:
         try:
             key = key_to_bytes(values[self._key])
         except TypeError as error:
-            raise TransientError(f"{self.address}: the key {self._key!r} of a row is {error}") from error
-        content = as_document(values)
+            raise _UnusableRowError(f"{self.address}: the key {self._key!r} of a row is {error}") from error
+        try:
+            content = as_document(values)
+        except Exception as error:  # drivers make what they like of types of their own
+            named = self._named(values[self._key])
+            raise _UnusableRowError(f"{named} cannot be written as JSON: {type(error).__name__}: {error}") from error
         version = content if self._version is None else as_document({"": values[self._version]})
         return key, b":".join((self._place, sha256(version).hexdigest()[:32].encode(), key)), content
 
-    def _not_unique(self, row: Row[Any]) -> TransientError:
+    def _not_unique(self, row: Row[Any]) -> str:
         key = row._mapping[self._key]
-        return TransientError(
-            f"{self.address}: the query gives two rows with {self._key} = {key}; each needs its own key"
-        )
+        return f"{self.address}: the query gives two rows with {self._key} = {key}, and each needs its own key"
 
     @contextmanager
     def _connected(self, *, alone: bool = False) -> Iterator[Connection]:

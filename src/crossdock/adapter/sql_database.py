@@ -22,6 +22,7 @@ from sqlalchemy.exc import (
 )
 
 from crossdock.adapter.secret import hidden
+from crossdock.adapter.sql_fetch import fetch_everything
 from crossdock.adapter.sql_value import json_as_it_is
 from crossdock.errors import ApplicationError, TransientError
 
@@ -112,13 +113,15 @@ def _engine(url: URL) -> Engine:
     try:
         if url.get_driver_name() in _TAKES_CONNECT_TIMEOUT and "connect_timeout" not in url.query:
             options["connect_args"] = {"connect_timeout": _CONNECT_SECONDS}
-        return create_engine(url, pool_pre_ping=True, **options)
+        engine = create_engine(url, pool_pre_ping=True, **options)
     except NoSuchModuleError:
         raise ApplicationError(f"{url.drivername!r} is no database that SQLAlchemy knows") from None
     except ImportError as error:
         raise ApplicationError(
             f"the driver of {url.drivername!r} is not installed: pip install the package of {error.name!r}"
         ) from None
+    fetch_everything(engine)
+    return engine
 
 
 def _printable(url: URL) -> str:

@@ -11,6 +11,11 @@ from uuid import UUID
 
 import msgspec
 
+
+class NotText(bytes):
+    """What a database says is text, and is not UTF-8. No key can be that: as bytes it would not find its row again."""
+
+
 _ENCODER = msgspec.json.Encoder(decimal_format="number", enc_hook=str)
 # What each kind of key is written as, and how it is read back. A float is no key: databases round it differently.
 _KINDS: Mapping[type, tuple[bytes, Callable[[Any], str], Callable[[str], Any]]] = {
@@ -36,6 +41,8 @@ def key_to_bytes(key: Any) -> bytes:
         key = bytes(key)
     if key is None:
         raise TypeError("NULL")
+    if isinstance(key, NotText):
+        raise TypeError(f"{bytes(key)!r}, which is not UTF-8")
     if type(key) not in _KINDS:
         raise TypeError(
             f"a {type(key).__name__}, and a key is a whole number, a text, a decimal, a time, a UUID or bytes"
@@ -56,6 +63,8 @@ def json_as_it_is(document: str | bytes) -> msgspec.Raw:
 def _exact(value: Any) -> Any:
     if isinstance(value, float | Decimal):
         return value if isfinite(value) else str(value)
+    if isinstance(value, NotText):
+        return bytes(value)
     if isinstance(value, list | tuple):
         return [_exact(each) for each in value]
     return value
