@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import csv
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from crossdock.pipeline.definition import RecordDefinition, SchemaDefinition
+from crossdock.errors import DocumentError
+from crossdock.pipeline.build import receive_pipeline
+from crossdock.pipeline.definition import PipelineDefinition, RecordDefinition, SchemaDefinition
 from crossdock.pipeline.document import Document
+from crossdock.pipeline.flat import split_quoted
 from pipelines import execute, fields
 
 PROMOTE = {"Id": ("text", "id"), "Amount": ("decimal", "amount")}
@@ -49,6 +56,56 @@ def test_positions_cut_the_line() -> None:
 
     assert (first.promoted["Id"], first.promoted["Amount"]) == ("A1", Decimal("12.50"))
     assert (second.promoted["Id"], "Amount" in second.promoted) == ("B2", False)
+
+
+def test_positional_line_may_end_early_but_not_go_on_after_its_last_column() -> None:
+    positions = ((1, 4), (5, 4), (9, 6))
+
+    short, cut, padded, long = flat(b"A1\nA1  NO  1\nA1  NO  12.50    \t\nA1  NO  12.50 more\n", positions=positions)
+
+    assert short.promoted == {"BTS.MessageType": "Order", "Id": "A1"}
+    assert (cut.promoted["Amount"], padded.promoted["Amount"]) == (Decimal(1), Decimal("12.50"))
+    assert long.error == "line 4: it has 18 characters, and its columns end at 14"
+
+
+@pytest.mark.parametrize("by_lines", [False, True])
+def test_line_of_empty_columns_is_no_blank_line_whatever_the_delimiter(by_lines: bool) -> None:
+    for delimiter in ("\t", ";"):
+        content = f"a{delimiter}NO{delimiter}1\n \r\n\n{delimiter}{delimiter}\n".encode()
+        record = RecordDefinition(columns=("id", "region", "amount"), promote=fields(PROMOTE), delimiter=delimiter)
+        schema = SchemaDefinition(type="Order", format="flat", record=record)
+        pipeline = receive_pipeline(PipelineDefinition(disassemble="flat", schemas=(schema,)))
+        read = pipeline.by_lines(content)
+        assert read is not None
+
+        documents = list(read(content, 0)) if by_lines else pipeline.execute(content)
+
+        assert [(document.promoted.get("Id"), document.error) for document in documents] == [("a", None), (None, None)]
+
+
+def test_quoted_column_may_be_as_long_as_one_without_quotes() -> None:
+    long = b"x" * 200_000
+
+    [quoted, plain, bad] = flat(b'"%b",NO,1\n%b,NO,2\n"%b,NO,3\n' % (long, long, long), text_limit=300_000)
+
+    assert (quoted.promoted["Id"], quoted.promoted["Amount"]) == (long.decode(), Decimal(1))
+    assert plain.promoted["Id"] == long.decode()
+    assert bad.error == "line 3: unexpected end of data"
+
+
+@given(st.text(alphabet='ab,"\t x', max_size=12))
+def test_long_lines_are_split_as_others_are(line: str) -> None:
+    def by_csv() -> list[str]:
+        return next(csv.reader([line], strict=True)) if line else [""]
+
+    assert _columns_or_problem(lambda: split_quoted(line, ",", '"')) == _columns_or_problem(by_csv)
+
+
+def _columns_or_problem(split: Callable[[], list[str]]) -> list[str] | str:
+    try:
+        return split()
+    except (csv.Error, DocumentError) as error:
+        return str(error)
 
 
 def test_first_line_names_the_columns_where_the_schema_does_not() -> None:

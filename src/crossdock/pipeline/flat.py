@@ -15,6 +15,7 @@ from crossdock.message.property import Value
 from crossdock.pipeline.document import Document, LineReader, Promoter
 
 _BOM = b"\xef\xbb\xbf"
+_BLANKS = " \t\r\n\v\f"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +28,25 @@ class Record:
     quote: str
     promoter: Promoter[str]
 
+    @property
+    def blanks(self) -> str:
+        """What a line is blank of: not of its delimiters, which stand between empty columns."""
+        return _BLANKS if self.positions else _BLANKS.replace(self.delimiter, "")
+
     def named(self, names: Sequence[str]) -> Record:
         return Record(names, self.positions, self.delimiter, self.quote, self.promoter)
 
     def cut(self, line: str) -> list[str]:
-        """The text of each column."""
+        """The text of each column. A positional line may end early, and then its last columns are empty."""
         if self.positions:
+            end = max(start - 1 + length for start, length in self.positions)
+            if len(line) > end and line[end:].strip():
+                raise DocumentError(f"it has {len(line.rstrip())} characters, and its columns end at {end}")
             return [line[start - 1 : start - 1 + length].strip() for start, length in self.positions]
         if self.quote not in line:
             return line.split(self.delimiter)
+        if len(line) > csv.field_size_limit():  # which is one for the whole process
+            return split_quoted(line, self.delimiter, self.quote)
         try:
             [columns] = csv.reader([line], delimiter=self.delimiter, quotechar=self.quote, strict=True)
         except csv.Error as error:
@@ -48,7 +59,7 @@ class Record:
             if "\n" in text or "\r" in text:
                 raise DocumentError(f"the column {name!r} holds a line end")
         line = self._placed(columns) if self.positions else self._delimited(columns)
-        if not line.strip():
+        if not line.strip(self.blanks):
             raise DocumentError(f"it has none of the columns {', '.join(self.names)}")
         return line
 
@@ -96,10 +107,11 @@ class FlatDisassembler:
                 raise DocumentError("the first line of its file names the columns, and is not here")
             yield self._line(self.record, "the line", content, {}, {})
             return
+        blanks = self.record.blanks.encode()
         lines = [
             (number, line.rstrip(b"\r"))
             for number, line in enumerate(content.removeprefix(_BOM).split(b"\n"), start=1)
-            if line.strip()
+            if line.strip(blanks)
         ]
         if not lines:
             raise DocumentError("the file is empty" if not content else "the file holds no message")
@@ -113,7 +125,8 @@ class FlatDisassembler:
     def by_lines(self, head: bytes) -> LineReader | None:
         """How to read a file that begins so line by line; a trailer would have to be known before."""
         first = head.removeprefix(_BOM).split(b"\n", 1)[0]
-        if self.trailer is not None or b"\n" not in head or not first.strip():
+        blanks = self.record.blanks.encode()
+        if self.trailer is not None or b"\n" not in head or not first.strip(blanks):
             return None
         lines = [(1, first.rstrip(b"\r"))]
         record, promoted, written = self._begin(lines)
@@ -122,7 +135,7 @@ class FlatDisassembler:
         def read(content: bytes, start: int) -> Iterator[Document]:
             for line in content.split(b"\n"):
                 stripped = (line if start else line.removeprefix(_BOM)).rstrip(b"\r")
-                if stripped.strip() and start >= skipped:
+                if stripped.strip(blanks) and start >= skipped:
                     yield self._line(record, f"the line at byte {start + 1}", stripped, promoted, written)
                 start += len(line) + 1
 
@@ -175,6 +188,37 @@ class FlatDisassembler:
             return Document(line, self.type, error=f"{place}: {error}")
         everything = {"BTS.MessageType": self.type, **promoted, **mine}
         return Document(line, self.type, everything, {**written, **distinguished})
+
+
+def split_quoted(line: str, delimiter: str, quote: str) -> list[str]:
+    """The columns of a line, as `csv.reader` gives them, whatever their length."""
+    columns: list[str] = []
+    position = 0
+    while True:
+        if line.startswith(quote, position):
+            text, position = _quoted(line, quote, position + 1)
+            columns.append(text)
+            if position < len(line) and not line.startswith(delimiter, position):
+                raise DocumentError(f"'{delimiter}' expected after '{quote}'")
+        else:
+            end = line.find(delimiter, position)
+            columns.append(line[position:] if end < 0 else line[position:end])
+            position = len(line) if end < 0 else end
+        if position == len(line):
+            return columns
+        position += 1
+
+
+def _quoted(line: str, quote: str, position: int) -> tuple[str, int]:
+    """The text up to the quote that closes it, and where that ends; a quote that is doubled is one of the text."""
+    parts: list[str] = []
+    while (end := line.find(quote, position)) >= 0:
+        parts.append(line[position:end])
+        if not line.startswith(quote, end + 1):
+            return "".join(parts), end + 1
+        parts.append(quote)
+        position = end + 2
+    raise DocumentError("unexpected end of data")
 
 
 def line_text(line: bytes) -> str:
