@@ -221,6 +221,7 @@ def _mask(folder: Path, location: LocationModel) -> str:
         raise ApplicationError(
             f"receive location {location.name!r}: the address {location.address!r} is a folder without wildcards, "
             'then a mask for the names of files, such as "in/*.json"'
+            + ("; for the folders below there is the option `subfolders`" if "**" in location.address else "")
         )
     return str(path.parent.resolve() / path.name)
 

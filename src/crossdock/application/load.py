@@ -28,6 +28,7 @@ from crossdock.application.model import (
 from crossdock.component import builtins_beside
 from crossdock.errors import ApplicationError, CrossdockError, UsageError
 
+_TRUE = ("true", "yes", "on")
 _KEYS = sorted(
     {
         field.alias or name
@@ -104,7 +105,10 @@ def _first_problem(error: ValidationError) -> str:
         case "missing":
             return f"{place}: this key is missing"
         case _:
-            return f"{place}: {problem['msg'].lower()}, not {reprlib.repr(problem['input'])}"
+            hint = ""
+            if problem["type"] == "string_type" and isinstance(problem["input"], bool):
+                hint = "; YAML reads yes, no, on and off as true or false unless they are in quotes"
+            return f"{place}: {problem['msg'].lower()}, not {reprlib.repr(problem['input'])}{hint}"
 
 
 def _place(steps: Iterable[int | str]) -> str:
@@ -131,12 +135,23 @@ class _StrictLoader(yaml.SafeLoader):
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        unquoted = next((node.value[n][0] for n, key in enumerate(keys) if not isinstance(key, str)), None)
+        if unquoted is not None:
+            raise yaml.MarkedYAMLError(problem=_unquoted(unquoted), problem_mark=unquoted.start_mark)
         repeated = next((node.value[n][0] for n, key in enumerate(keys) if key in keys[:n]), None)
         if repeated is not None:
             raise yaml.MarkedYAMLError(
                 problem=f"the key {repeated.value!r} is there twice", problem_mark=repeated.start_mark
             )
         return super().construct_mapping(node, deep)
+
+
+def _unquoted(key: yaml.Node) -> str:
+    if not isinstance(key, yaml.ScalarNode):
+        return "a key is text"
+    kind = key.tag.rpartition(":")[2]
+    meant = f"the {kind} {str(key.value).lower() in _TRUE}".lower() if kind == "bool" else f"a value of type {kind}"
+    return f'YAML reads the key {key.value} as {meant}, and a key is text; write "{key.value}" in quotes'
 
 
 def _exact_number(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> Decimal | float:
