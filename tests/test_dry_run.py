@@ -37,7 +37,7 @@ def test_match_lists_every_message_of_every_file_with_the_ports_that_would_get_i
     assert [{name: row[name] for name in ("file", "index", "type", "matches")} for row in rows] == [
         {"file": "a.json", "index": 0, "type": "Order", "matches": ["EuropeLarge", "Archive"]},
         {"file": "a.json", "index": 1, "type": "Order", "matches": ["Archive"]},
-        {"file": "a.json", "index": 2, "type": None, "matches": []},
+        {"file": "a.json", "index": 2, "type": "Order", "matches": []},
         {"file": "b.json", "index": 0, "type": "Order", "matches": ["Archive"]},
     ]
     assert "line 3 is not JSON" in rows[2]["error"]

@@ -127,6 +127,7 @@ def test_compressed_file_is_unpacked_and_a_piece_that_fails_is_not_unpacked_agai
     [failure] = interchange.failures
     assert (message.context.get("Region"), message.body) == ("NO", b'{"region": "NO", "amount": 1}')
     assert failure.message.body == b'{"amount": "much"}'
+    assert failure.message.context.written["BTS.MessageType"] == "Order"  # known, and not to be routed by
     again = location.again(1, failure.message, (1, 1), lambda: failure.message.id)
     assert "'much' is not a decimal" in reason(again)
     assert reason(received(location, plain)) == "the file is not compressed with gzip"

@@ -32,7 +32,7 @@ class Routed:
 
     @property
     def type(self) -> str | None:
-        kind = self.message.context.promoted.get("BTS.MessageType")
+        kind = self.message.context.get("BTS.MessageType")  # only written where it failed
         return None if kind is None else str(kind)
 
     def entry(self, explanation: Mapping[str, list[str]] | None = None) -> dict[str, Any]:

@@ -252,6 +252,8 @@ class ReceiveLocation:
         }
         written: dict[str, Value] = {**document.written, **shared.written, "BTS.MessageID": str(id_)}
         if document.error is not None:
+            if document.type is not None:
+                written["BTS.MessageType"] = document.type
             if document.piece:
                 written[_STAGE] = _DISASSEMBLED
             if self.definition.route_failures:
