@@ -44,6 +44,7 @@ def test_values_are_exact(empty_database: str) -> None:
         "id": ("1::bigint", "1"),
         "price": ("10.10::numeric(12, 4)", "10.1000"),
         "large": ("123456789012345678901234567890.5::numeric", "123456789012345678901234567890.5"),
+        "huge": ("1e400::numeric", "1" + "0" * 400),
         "no_number": ("'NaN'::numeric", '"NaN"'),
         "ratio": ("'Infinity'::float8", '"inf"'),
         "day": ("date '2026-02-28'", '"2026-02-28"'),

@@ -61,7 +61,9 @@ def json_as_it_is(document: str | bytes) -> msgspec.Raw:
 
 
 def _exact(value: Any) -> Any:
-    if isinstance(value, float | Decimal):
+    if isinstance(value, Decimal):
+        return value if value.is_finite() else str(value)
+    if isinstance(value, float):
         return value if isfinite(value) else str(value)
     if isinstance(value, NotText):
         return bytes(value)
