@@ -162,6 +162,21 @@ def test_xml_is_validated_by_an_xsd_in_several_files(folder: Path) -> None:
     assert "it does not fit its schema: Element '{urn:orders}amount'" in reason(received(location, document % b"101"))
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "iso-8859-1", "utf-8-sig"])
+def test_files_of_a_schema_may_be_written_as_biztalk_writes_them(folder: Path, encoding: str) -> None:
+    declared = f'<?xml version="1.0" encoding="{encoding.removesuffix("-sig")}"?>\n<!-- é <xs:include schemaLocation="gone.xsd"/> -->'
+    (folder / "parts").mkdir()
+    (folder / "written.xsd").write_bytes(
+        (declared + XSD.replace("types/../types/amount.xsd", r".\parts\amount.xsd")).encode(encoding)
+    )
+    (folder / "parts" / "amount.xsd").write_bytes((declared + AMOUNT).encode(encoding))
+    location = location_of(folder, {**XML_ORDER, "validate": "written.xsd"}, location={"pipeline": "xml"})
+    document = b'<Order xmlns="urn:orders"><amount>%s</amount></Order>'
+
+    assert len(received(location, document % b"100").messages) == 1
+    assert "it does not fit its schema" in reason(received(location, document % b"101"))
+
+
 def test_json_is_validated_by_a_json_schema_in_several_files(folder: Path) -> None:
     location = location_of(folder, {**ORDER, "validate": "order.json"})
     (folder / "line.json").unlink()
@@ -199,6 +214,15 @@ def test_what_a_map_makes_has_to_fit_the_schema_of_its_type(folder: Path, amount
     else:
         assert reason(interchange) == f"what the map makes of it cannot be used: it does not fit its schema: {problem}"
         assert interchange.failures[0].message.body == b'{"amount": 6}'
+
+
+def test_map_that_makes_nothing_is_told_from_a_file_that_holds_nothing(folder: Path) -> None:
+    (folder / "mute.py").write_text("def say(body): return b''")
+    maps = [{"from": "Order", "to": "Order", "function": "mute:say"}]
+
+    failed = reason(received(location_of(folder, ORDER, port={"maps": maps}), b"{}"))
+
+    assert failed == "what the map makes of it cannot be used: it is empty"
 
 
 def test_map_may_be_a_function(folder: Path) -> None:

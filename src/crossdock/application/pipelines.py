@@ -5,11 +5,11 @@ A pipeline is built once here, so that whatever is wrong with it is said before 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast, get_args
 
+from crossdock.application.files import files_of
 from crossdock.application.model import (
     ApplicationModel,
     LocationModel,
@@ -37,13 +37,6 @@ from crossdock.pipeline.definition import (
 )
 from crossdock.pipeline.json import parse_path
 from crossdock.pipeline.xml import parse_xpath
-
-# What a schema or a stylesheet names to include other files.
-_INCLUDED = re.compile(
-    r"""<(?:\w+:)?(?:include|import|redefine|override)\b[^>]*?(?:schemaLocation|href)=["']([^"']+)["']"""
-)
-_REFERRED = re.compile(r'"\$ref"\s*:\s*"([^"#]+)')
-_FILES_AT_MOST = 200
 
 
 class Pipelines:
@@ -201,7 +194,7 @@ class Pipelines:
                 header=None if schema.header is None else self._record(schema.header),
                 trailer=None if schema.trailer is None else self._record(schema.trailer),
                 count=None if schema.trailer is None else schema.trailer.count,
-                validate_with={} if schema.validate_ is None else self._files(schema.validate_, schema.format),
+                validate_with=self._files(schema.validate_, schema.format),
             )
         except ApplicationError as error:
             raise ApplicationError(f"schema {schema.type!r}: {error}") from error
@@ -258,31 +251,17 @@ class Pipelines:
     # Maps, and files that travel with a pipeline
 
     def _map(self, each: MapModel) -> MapDefinition:
-        xslt = {} if each.xslt is None else self._files(each.xslt, "xml")
+        xslt = self._files(each.xslt, "xml")
         return MapDefinition(source=each.from_, target=each.to, xslt=xslt, function=each.function)
+
+    def _files(self, name: str | None, format_: str) -> dict[str, str]:
+        return {} if name is None else files_of(self._folder, name, format_)
 
     def _target(self, each: MapModel) -> SchemaDefinition:
         if each.to not in self._schemas:
             known = ", ".join(self._schemas) or "none"
             raise ApplicationError(f"a map makes {each.to!r}, which is not declared as a schema (declared: {known})")
         return self._schemas[each.to]
-
-    def _files(self, name: str, format_: str) -> dict[str, str]:
-        """A file and those that it includes, by their names relative to its folder."""
-        main = self._folder / name
-        pattern = _REFERRED if format_ == "json" else _INCLUDED
-        found: dict[str, str] = {}
-        waiting = [Path(main.name)]
-        while waiting:
-            path = waiting.pop(0)
-            key = path.as_posix()
-            if key in found:
-                continue
-            found[key] = _read(main.parent / path)
-            waiting += [_included(path, other) for other in pattern.findall(found[key]) if ":" not in other]
-            if len(found) > _FILES_AT_MOST:
-                raise ApplicationError(f"{name} includes more than {_FILES_AT_MOST} files")
-        return found
 
 
 def _check_path(schema: SchemaModel, name: str, path: str) -> None:
@@ -305,30 +284,3 @@ def _check_columns(what: str, record: RecordModel) -> None:
     for path in [*record.promote.values(), *record.distinguished.values()]:
         if path not in names:
             raise ApplicationError(f"there is no {what}column {path!r} (there are: {', '.join(names)})")
-
-
-def _included(path: Path, other: str) -> Path:
-    """A file that another one names: below the folder of the first, where everything that travels with it is."""
-    included = _normal(path.parent / other)
-    if included.is_absolute() or included.parts[:1] == ("..",):
-        raise ApplicationError(f"{path} includes {other}, which is not in its folder or below")
-    return included
-
-
-def _normal(path: Path) -> Path:
-    """Without `a/../`, as an XSD may well write it."""
-    parts: list[str] = []
-    for part in path.parts:
-        if part == ".." and parts and parts[-1] != "..":
-            parts.pop()
-        elif part != ".":
-            parts.append(part)
-    return Path(*parts)
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_bytes().decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise ApplicationError(f"{path} cannot be read: {reason}") from error

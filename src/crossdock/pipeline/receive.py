@@ -158,7 +158,12 @@ def mapped(document: Document, maps: Maps) -> Document:
     if (document.type or "") not in maps:
         return document
     transform, target = maps[document.type or ""]
-    results = list(target.disassemble(transform(document.body), piece=True))
+    turned = transform(document.body)
+    try:
+        results = list(target.disassemble(turned, piece=True))
+    except DocumentError as error:
+        reason = str(error).replace("the file", "it")  # which is no file
+        raise DocumentError(f"what the map makes of it cannot be used: {reason}") from error
     if len(results) != 1:
         raise DocumentError(f"the map makes {len(results)} messages of it, and must make one")
     [made] = results

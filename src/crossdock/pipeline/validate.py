@@ -12,7 +12,7 @@ import jsonschema_rs
 from lxml import etree
 
 from crossdock.errors import ApplicationError, DocumentError
-from crossdock.pipeline.xml import check_element, parse_document
+from crossdock.pipeline.xml import Xsd, parse_document
 
 BASE = "crossdock:/"
 Validator = Callable[[bytes], None]
@@ -45,15 +45,15 @@ def xsd_validator(files: Mapping[str, str]) -> Validator:
     schema = xsd(files)
 
     def validate(body: bytes) -> None:
-        check_element(schema, parse_document(body))
+        schema.check(parse_document(body))
 
     return validate
 
 
-def xsd(files: Mapping[str, str]) -> Any:
+def xsd(files: Mapping[str, str]) -> Xsd:
     """The first of the files. Raises ApplicationError if it is wrong."""
     try:
-        return etree.XMLSchema(parse_with_files(files))
+        return Xsd(etree.XMLSchema(parse_with_files(files)))
     except (etree.LxmlError, OSError) as error:
         raise ApplicationError(f"{next(iter(files))} is not an XSD that can be used: {error}") from error
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from itertools import chain
+from threading import Lock
 from typing import Any
 
 from lxml import etree
@@ -94,6 +95,21 @@ def _plain(path: str, namespaces: Mapping[str, str]) -> tuple[tuple[str, ...] | 
     return tuple(steps), None
 
 
+class Xsd:
+    """A schema that documents have to fit. Threads share it."""
+
+    def __init__(self, schema: Any) -> None:
+        self.schema = schema
+        self._lock = Lock()
+
+    def check(self, element: Any) -> None:
+        """Raises DocumentError if it does not fit."""
+        with self._lock:  # what is wrong is kept in the schema
+            problem = None if self.schema.validate(element) else self.schema.error_log[0].message
+        if problem is not None:
+            raise DocumentError(f"it does not fit its schema: {problem}")
+
+
 @dataclass(frozen=True, slots=True)
 class XmlShape:
     """A type of document; an envelope has a `body`, the path of the element whose children are the messages.
@@ -104,7 +120,7 @@ class XmlShape:
     type: str
     promoter: Promoter[XmlPath]
     body: tuple[str, ...] | None = None
-    schema: Any = None
+    schema: Xsd | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +150,8 @@ class XmlDisassembler:
             yield self._unknown(body, type_)
             return
         try:
-            check_element(shape.schema, root)
+            if shape.schema is not None:
+                shape.schema.check(root)
             mine, distinguished = shape.promoter.promote(lambda path: path.find(root))
         except (DocumentError, PromotionError) as error:
             yield Document(body, type_, error=str(error))
@@ -184,7 +201,8 @@ class XmlDisassembler:
             yield Document(content, type_, error=f"the envelope {type_} holds no message")
 
 
-def _events(content: bytes, schema: Any = None) -> Any:
+def _events(content: bytes, xsd: Xsd | None = None) -> Any:
+    schema = None if xsd is None else xsd.schema
     return etree.iterparse(BytesIO(content), events=("start", "end"), schema=schema, **_OPTIONS)
 
 
@@ -208,6 +226,8 @@ def _messages(body: Sequence[str], content: bytes) -> Iterator[Any]:
 
 def _collected(shape: XmlShape, content: bytes) -> tuple[dict[str, Value], dict[str, Value]]:
     """What is promoted from a large document, wherever in it that stands. Of an envelope, its schema is kept too."""
+    if shape.body is not None and shape.schema is None and not shape.promoter.promotions:
+        return {}, {}
     walk = _Walk(shape.promoter.promotions)
     try:
         for event, element in _events(content, shape.schema):
@@ -270,12 +290,6 @@ def _field(element: Any) -> str | PromotionError | None:
         return _single([element])
     except PromotionError as error:
         return error
-
-
-def check_element(schema: Any, element: Any) -> None:
-    """Raises DocumentError if an XSD does not take it."""
-    if schema is not None and not schema.validate(element):
-        raise DocumentError(f"it does not fit its schema: {schema.error_log[0].message}")
 
 
 def message_type(tag: str) -> str:
