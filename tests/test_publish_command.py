@@ -73,7 +73,7 @@ def test_file_through_a_location_becomes_what_its_pipeline_makes_of_it(office: O
     rows_ = published(office.agent, put(tmp_path, lines), at="In.file")
 
     found = [(row.result, row.references, row.type) for row in rows_]
-    assert found == [("published", 1, "Order"), ("unrouted", 0, "Order"), ("published", 2, "Order"), ("suspended", 0, None)]  # fmt: skip
+    assert found == [("published", 1, "Order"), ("unrouted", 0, "Order"), ("published", 2, "Order"), ("suspended", 0, "Order")]  # fmt: skip
     assert "nobody wants this message" in rows_[1].reason
     assert "line 2" in rows_[3].reason
     assert sorted(kind for kind, _ in kinds(office.agent)) == ["receive", "unrouted"]
