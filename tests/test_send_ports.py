@@ -187,7 +187,7 @@ def test_failure_that_is_routed_reaches_whoever_wants_it_and_is_not_suspended(of
     until(lambda: len(written(tmp_path / "errors")) == 1)
     [(name, content)] = written(tmp_path / "errors").items()
     assert (content, name != str(message.id), running.suspended()) == (b"important", True, [])
-    assert running.agent.statistics().ports == {"Out": 0, "Errors": 1}
+    eventually(lambda: running.agent.statistics().ports, {"Out": 0, "Errors": 1})
 
 
 def test_failure_that_would_be_routed_and_nobody_wants_is_suspended(office: Opened, tmp_path: Path) -> None:
