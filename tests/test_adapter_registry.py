@@ -64,7 +64,11 @@ def test_sql_rows_are_listed_up_to_the_default_limit(folder: Path) -> None:
     ("kind", "options", "problem"),
     [
         ("fil", {}, "there is no adapter 'fil'; did you mean 'file'?"),
-        ("carrier pigeon", {}, "there is no adapter 'carrier pigeon'; there are file, http, sql"),
+        (
+            "carrier pigeon",
+            {},
+            "there is no adapter 'carrier pigeon'; there are file, http, sql, or a class of your own",
+        ),
         ("file", {"subfolder": True}, "adapter 'file' has no option 'subfolder'; did you mean 'subfolders'?"),
         ("file", {"zzz": 1}, "there are archive, maximum_size, minimum_age, minimum_size, subfolders"),
         ("file", {"clock": None}, "adapter 'file' has no option 'clock'"),

@@ -69,6 +69,9 @@ def test_structured_groups_mean_the_same_as_text(folder: Path) -> None:
         ("schemas:", "schemas: [", "not readable as YAML: line"),
         ("filter: MessageType = 'Order'\n", "filter: [{property: Region, operator: exists}]\n", "send_ports[1].filter: a filter is text, or a list of groups"),
         ("filter: MessageType = 'Order'\n", "filter: [[{property: Region, operator: exists, value: 7}]]\n", "exists takes no value"),
+        ("adapter: file, address", "adapter: 'nowhere:Notes', address", "receive location 'OrdersIn.Notes': module 'nowhere' cannot be imported"),
+        ("adapter: file\n", "adapter: 'json:loads'\n", "send port 'EuropeLarge': adapter 'json:loads' cannot be made: JSONDecodeError"),
+        ("adapter: file\n", "adapter: 'decimal:Decimal'\n    options: {context: 5, colour: 1}\n", "send port 'EuropeLarge': adapter 'decimal:Decimal' cannot be made with its address and options"),
         ("in/*.json", "in/**/*.json", "for the folders below there is the option `subfolders`"),
         ("{OrderId: text,", "{No: text, OrderId: text,", 'line 3, column 14: YAML reads the key No as the bool false, and a key is text; write "No" in quotes'),
         ("{OrderId: text,", "{On: text, OrderId: text,", "YAML reads the key On as the bool true"),
@@ -94,6 +97,36 @@ def test_wrong_yaml_is_refused_with_its_place(folder: Path, old: str, new: str, 
     assert str(caught.value).startswith(f"{path}: ")
     assert sentence in str(caught.value)
     assert caught.value.exit_code == 2
+
+
+def test_adapters_of_ones_own_are_named_in_yaml_and_in_python_alike(folder: Path) -> None:
+    (folder / "mine.py").write_text(
+        "class Notes:\n    def __init__(self, address, *, timeout=1): ...\n"
+        "    def list(self): ...\n    def read(self, identity): ...\n"
+        "    def acknowledge(self, identity): ...\n    def name(self, identity): ...\n"
+        "class Letters:\n    def __init__(self, address, *, stamp=''): ...\n"
+        "    def send(self, message, *, attempt): ...\n    def close(self): ...\n"
+    )
+    yaml = """
+application: mine
+receive_ports:
+  - name: In
+    locations:
+      - {adapter: "mine:Notes", address: "notes://here", options: {timeout: 5}, pipeline: passthrough}
+send_ports:
+  - {name: Out, adapter: "mine:Letters", address: "letters://there", options: {stamp: red}}
+"""
+    python = """
+from crossdock import Application
+app = Application("mine")
+app.receive_port("In").adapter("mine:Notes", "notes://here", options={"timeout": 5}, pipeline="passthrough")
+app.send_port("Out").adapter("mine:Letters", "letters://there", stamp="red")
+"""
+
+    same = [deployed(written(folder, yaml)), deployed(written(folder, python, "app.py"))]
+
+    assert same[0] == same[1]
+    assert [location.name for location in same[0].locations] == ["In.Notes"]
 
 
 def test_numbers_in_structured_filters_are_exact(folder: Path) -> None:

@@ -55,7 +55,8 @@ def _built(
     options: Mapping[str, Any],
 ) -> Adapter:
     if kind not in known:
-        raise ApplicationError(f"there is no adapter {kind!r}{_meant(kind, known)}")
+        own = "" if get_close_matches(kind, list(known), n=1) else ", or a class of your own as module:Class"
+        raise ApplicationError(f"there is no adapter {kind!r}{_meant(kind, known)}{own}")
     model, build = known[kind]
     return build(address, _checked(model, kind, options))
 
