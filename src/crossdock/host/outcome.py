@@ -17,9 +17,13 @@ class Complete:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Delivered, and this is what the partner answered: published in the transaction that settles the delivery."""
+    """Delivered, and this is what the partner answered: published in the transaction that settles the delivery.
+
+    If it cannot be published the delivery is suspended, and `stops` is as there.
+    """
 
     messages: tuple[Message, ...]
+    stops: bool = False
 
 
 @dataclass(frozen=True, slots=True)

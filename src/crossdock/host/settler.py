@@ -90,11 +90,11 @@ class Settler:
     def publish(self, instance: int, reference: Reference, outcome: Outcome) -> Outcome | None:
         """Publish what settles the reference by itself; gives what is left to be recorded, if anything."""
         match outcome:
-            case Answer(messages):
-                return self._publish(instance, reference, messages, delivered=True)
+            case Answer(messages, stops):
+                return self._publish(instance, reference, messages, delivered=True, stops=stops)
             case Suspend(reason, stops, Message() as report):
                 if self._wanted(report):
-                    return self._publish(instance, reference, (report,), delivered=False)
+                    return self._publish(instance, reference, (report,), delivered=False, stops=stops)
                 return Suspend(reason, stops)
             case _:
                 return outcome
@@ -148,17 +148,17 @@ class Settler:
             return False
 
     def _publish(
-        self, instance: int, reference: Reference, messages: tuple[Message, ...], *, delivered: bool
+        self, instance: int, reference: Reference, messages: tuple[Message, ...], *, delivered: bool, stops: bool
     ) -> Outcome | None:
         settles = Settled(self._host_id, instance, reference.sequence, delivered)
         interchange = Interchange(None, None, self._host_id, messages, settles=settles)
         try:
             self.persist(lambda: self._published(interchange))
         except CrossdockError as error:
-            return Suspend(f"What came of it cannot be published: {error}")
+            return Suspend(f"What came of it cannot be published: {error}", stops)
         except Exception as error:
             logger.exception("What came of a delivery cannot be published")
-            return Suspend(f"What came of it cannot be published: {type(error).__name__}: {error}")
+            return Suspend(f"What came of it cannot be published: {type(error).__name__}: {error}", stops)
         return None
 
     def _published(self, interchange: Interchange) -> None:

@@ -101,7 +101,8 @@ class SendPort:
             reply = self._adapter(message).send(outgoing, attempt=attempt)
             if self.response is None:
                 return Complete()
-            return Answer(responses(self.definition.name, self.response, message, reply, self.new_id))
+            answer = responses(self.definition.name, self.response, message, reply, self.new_id)
+            return Answer(answer, stops=self.definition.stop_on_failure)
         except CrossdockError as error:
             return self._failed(message, error, attempt, now)
         except Exception as error:
