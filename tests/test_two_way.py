@@ -23,7 +23,7 @@ from box import count
 from crossdock.application import servers
 from crossdock.host import instance as host_instance
 from crossdock.messagebox import queues
-from express import unbalanced
+from express import rows, unbalanced
 from office import Office, eventually, free_port, written
 from partner import Partner, Request, partner
 from walk import until
@@ -117,6 +117,24 @@ def test_response_is_published_to_everyone_who_subscribes_to_it(
 
     until(lambda: len(written(tmp_path / "out")) == 2)
     assert sorted(written(tmp_path / "out").values()) == [b'{"receipt": "42"}', b'{"receipt": "43"}']
+
+
+def test_response_carries_the_labels_of_its_request(
+    office: Callable[[dict[str, Any]], Office], shop: Partner, database: str, tmp_path: Path
+) -> None:
+    at = free_port()
+    copy = {"adapter": "file", "filter": "SPName = 'Shop'"}
+    cleared = {"name": "Cleared", "address": "cleared/%MessageID%", **copy}
+    curious = {"name": "Curious", "address": "curious/%MessageID%", "host": "Open", **copy}
+    hosts = [{"name": "Default", "labels": ["patients"]}, {"name": "Open"}]
+    running = office({**application(at, shop_port(shop), cleared, curious, labels=["patients"]), "hosts": hosts})
+
+    assert ask(at, "42").json() == {"receipt": "42"}
+
+    until(lambda: len(written(tmp_path / "cleared")) == 1)
+    running.settled()
+    assert written(tmp_path / "curious") == {}
+    assert rows(database, "SELECT labels FROM refusal") == [(["patients"],)]
 
 
 def test_many_requests_at_once_are_all_answered_with_their_own_answers(
