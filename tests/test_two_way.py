@@ -236,7 +236,7 @@ def test_partner_that_is_down_leaves_the_client_with_a_time_out_and_the_request_
 
 
 def test_answer_that_cannot_be_read_is_asked_for_again(
-    office: Callable[[dict[str, Any]], Office], shop: Partner, monkeypatch: pytest.MonkeyPatch
+    office: Callable[[dict[str, Any]], Office], shop: Partner, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(host_instance, "_UPKEEP_SECONDS", 0.05)
     good = iter([b"<garbage>", b'{"receipt": "at last"}'])
@@ -247,23 +247,31 @@ def test_answer_that_cannot_be_read_is_asked_for_again(
     with ThreadPoolExecutor(1) as client:
         answer = client.submit(ask, at)
         eventually(lambda: running.port("Shop")["waiting"], 1)
+        [(reason,)] = rows(database, "SELECT reason FROM scheduled")
+        assert reason.startswith("Send port 'Shop': the answer cannot be used: it is not JSON")
         running.clock.jump(seconds=61)
         assert answer.result(60).json() == {"receipt": "at last"}
 
 
 @pytest.mark.parametrize(
-    ("body", "status"),
-    [(b"", 400), (b"no json", 400), (b'{"id": {"nested": 1}}', 400), (b'{"id": "1"}\n{"id": "2"}', 400)],
+    ("body", "reason"),
+    [
+        (b"", "the body is empty"),
+        (b"no json", "the body is not JSON"),
+        (b'{"id": {"nested": 1}}', "property 'OrderId'"),
+        (b'{"id": "1"}\n{"id": "2"}', "a request is one message, and there is more than one in it"),
+    ],
 )
 def test_what_is_no_request_is_refused_and_not_kept(
-    office: Callable[[dict[str, Any]], Office], shop: Partner, body: bytes, status: int, database: str
+    office: Callable[[dict[str, Any]], Office], shop: Partner, body: bytes, reason: str, database: str
 ) -> None:
     at = free_port()
     office(application(at, shop_port(shop)))
 
     answer = httpx.post(f"http://127.0.0.1:{at}/ask", content=body, timeout=30)
 
-    assert (answer.status_code, list(answer.json())) == (status, ["error"])
+    assert (answer.status_code, list(answer.json())) == (400, ["error"])
+    assert answer.json()["error"].startswith(reason)
     assert count(database, "message") == 0
 
 

@@ -75,7 +75,7 @@ class HttpLocation:
         interchange = await loop.run_in_executor(self._executor, self._received, request)
         if not interchange.messages:
             reasons = [failure.reason for failure in interchange.failures]
-            return _error(400, reasons[0] if reasons else "there is no message in it")
+            return _error(400, _of_body(reasons[0]) if reasons else "there is no message in it")
         if self._location.definition.two_way:
             return await self._answer(interchange)
         await self._publish(interchange)
@@ -127,6 +127,11 @@ def _request(interchange: Interchange) -> Interchange:
     [message] = interchange.messages
     marked = Message(message.id, message.context.write("BTS.IsRequestResponse", True), message.parts)
     return replace(interchange, messages=(marked,))
+
+
+def _of_body(reason: str) -> str:
+    """Pipelines speak of the file they read; here it was the body of a request."""
+    return reason.replace("the file", "the body")
 
 
 def _json(status: int, document: Any) -> Answer:

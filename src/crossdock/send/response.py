@@ -26,7 +26,8 @@ def responses(
     documents = pipeline.execute(reply.body)
     failed = next((document.error for document in documents if document.error is not None), None)
     if failed is not None:
-        raise TransientError(f"the answer cannot be used: {failed}")
+        # Pipelines speak of the file they read.
+        raise TransientError(f"the answer cannot be used: {str(failed).replace('the file', 'it')}")
     ids = [new_id() for _ in documents]
     made = []
     for position, (id_, document) in enumerate(zip(ids, documents, strict=True), start=1):
