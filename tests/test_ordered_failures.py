@@ -43,6 +43,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 class Moody:
     """A service that refuses some, stumbles over others, and at random fails for now, or so that its process must end."""
 
+    name = "Partner"
     in_flight = None
 
     def __init__(self, seed: int, clock: Callable[[], datetime]) -> None:

@@ -172,6 +172,7 @@ def _ceiling(bench: _Bench, batches: Sequence[Interchange]) -> float:
 class _Nowhere:
     """A service that does nothing with a message but count it."""
 
+    name = "Partner"
     in_flight = None
 
     def __init__(self) -> None:

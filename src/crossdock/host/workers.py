@@ -155,16 +155,25 @@ class Workers:
             if time.monotonic() - share.began <= SLOW_SECONDS:
                 continue
             slow += not waits
+            if share.flow is not None:
+                share.flow.lags()
             if share.flow is None and current.line == 0:
                 self._flows.slow(current.service_id, time.monotonic() - share.began)
                 self.hand_over(share.instance, share.take_rest())
             elif share.flow is not None and not share.flow.batches:
                 for single in cut(share.instance, share.take_rest(), 1, share.flow):
                     self._ready.put(single)
+        self._flows.forget_needless()
         for flow in self._flows.all():
+            for share in flow.startable():
+                self._ready.put(share)
             for excess in flow.excess():
                 self._settler.give_back(excess.instance, excess.references)
         self._grow(min(MOST_WORKERS, count + slow))
+
+    def share(self, instance: int, living: Sequence[int]) -> None:
+        """These instances of the host live, ours among them: what a port takes at once is for all of them together."""
+        self._flows.share(instance, living)
 
     @property
     def patience(self) -> float:

@@ -73,6 +73,10 @@ class SendPort:
         return cls(definition, send_pipeline(definition.pipeline), response, new_id)
 
     @property
+    def name(self) -> str:
+        return self.definition.name
+
+    @property
     def in_flight(self) -> int | None:
         return self.definition.in_flight
 
