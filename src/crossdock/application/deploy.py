@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from crossdock.adapter.http_address import parse_address
 from crossdock.adapter.registry import dynamic_options, receive_adapter, send_adapter
 from crossdock.application.model import (
     ApplicationModel,
@@ -54,6 +55,7 @@ def deployment_of(application: ApplicationModel, file: Path, *, text_limit: int)
         ports += [_waiting(port) for port in application.receive_ports if port.two_way]
         _refuse_repeats("service (a port, a `group/port`, a `port.response`)", (port.name for port in ports))
         _refuse_unanswerable(application)
+        _refuse_shared_paths(application)
     except ApplicationError as error:
         raise ApplicationError(f"{file}: {error}") from error
     hosts = {host.name: tuple(host.labels) for host in application.hosts}
@@ -90,6 +92,18 @@ def _refuse_unanswerable(application: ApplicationModel) -> None:
             lacking = sorted(set(location.labels).difference(hosts.get(location.host, location.labels)))
             if port.two_way and lacking:
                 raise ApplicationError(unanswerable(location.name, location.host, lacking))
+
+
+def _refuse_shared_paths(application: ApplicationModel) -> None:
+    """Locations of different hosts may be served on different machines; those of one host are not."""
+    taken: dict[tuple[str, str, int, str], str] = {}
+    for port in application.receive_ports:
+        for location in port.locations:
+            if location.adapter == "http":
+                _, host, number, path = parse_address(location.address)
+                other = taken.setdefault((location.host, host, number, path), location.name)
+                if other != location.name:
+                    raise ApplicationError(f"receive location {location.name!r}: {other!r} listens on the same path")
 
 
 def _location(port: ReceivePortModel, location: LocationModel, pipelines: Pipelines, folder: Path) -> DeployedLocation:
