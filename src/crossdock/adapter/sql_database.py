@@ -97,7 +97,7 @@ def trouble(error: BaseException) -> Trouble:
 def _url(address: str) -> URL:
     try:
         url = make_url(address)
-    except ArgumentError:
+    except (ArgumentError, ValueError):  # a port that is no number is a ValueError, which shows what it found there
         # Not chained, and the address not shown: it may hold a password.
         raise ApplicationError(
             "the address of adapter 'sql' is a URL such as postgresql://user@host/database or sqlite:////folder/file.db"
