@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -15,9 +15,10 @@ from uuid import uuid4
 import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
-from sqlalchemy import URL, event
+from sqlalchemy import URL, event, text
 
 from crossdock.adapter.registry import send_adapter
+from crossdock.adapter.sql_database import Database
 from crossdock.adapter.sql_send import SqlSendAdapter
 from crossdock.errors import ApplicationError, TerminalError, TransientError
 from crossdock.host.outcome import Complete, Suspend
@@ -299,6 +300,15 @@ def test_wrong_statement_on_sqlite_suspends(folder: Path, statement: str) -> Non
 
     with pytest.raises(TerminalError, match=r"the statement is refused: (no such table|near)"):
         send(f"sqlite:///{folder}/shop.db", statement, an_order(1))
+
+
+def test_as_many_connections_as_threads_are_there_at_once(address: str) -> None:
+    database = Database(address)
+
+    with ExitStack() as stack:
+        connections = [stack.enter_context(database.connected()) for _ in range(20)]
+        assert len({connection.execute(text("SELECT pg_backend_pid()")).scalar() for connection in connections}) == 20
+    database.engine.dispose()
 
 
 @pytest.mark.parametrize("encode", [(), ("gzip",)])

@@ -40,8 +40,12 @@ class Lifeline:
         self._connection = None
         try:
             connection = self._connect()
-            self.instance = self._register(connection)
-            connection.execute(f"LISTEN {channel(self._host_id)}")
+            try:
+                self.instance = self._register(connection)
+                connection.execute(f"LISTEN {channel(self._host_id)}")
+            except BaseException:
+                connection.close()
+                raise
         except psycopg.OperationalError as error:
             raise TransientError(f"The MessageBox cannot be reached: {error}") from error
         self._connection = connection
