@@ -12,6 +12,7 @@ from crossdock.message.message import Message
 class Counted:
     """Counts what it is given."""
 
+    name = "Nowhere"
     in_flight = None
 
     def __init__(self) -> None:
