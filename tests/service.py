@@ -18,6 +18,7 @@ from express import a_message, publish
 class Partner:
     """A service outside: remembers what it got, in the order it got it, and answers as the test wants it to."""
 
+    name = "Partner"
     in_flight: int | None = None
 
     def __init__(self, answer: Callable[[str, int], Outcome] | None = None) -> None:

@@ -73,7 +73,7 @@ def test_small_run_loses_nothing_doubles_nothing_and_gives_every_figure(empty_da
     assert figures["ratio_to_copy"] == pytest.approx(
         figures["published_per_s"] / figures["copy_ceiling_per_s"], abs=0.002
     )
-    assert set(figures["stages"]) == {"read_and_promote", "match", "store", "publish_wall", "deliver_wall"}
+    assert set(figures["stages"]) == {"read_and_promote", "match", "store", "publish_wall"}
     assert set(figures["peak_memory"]) == {"driver", "jvm", "python_workers"}
     assert all(size > 0 for size in figures["peak_memory"].values())
     assert "publishing 300 messages" in said

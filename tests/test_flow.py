@@ -1,4 +1,4 @@
-"""How much of a service is held in memory: about a second of what it delivers, whatever single deliveries do."""
+"""Flows: how much of a service is held in memory, how many go out at once, and when it needs no flow any more."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import pytest
 
 from crossdock.host import flow as host_flow
 from crossdock.host.flow import Flow, Share
+from crossdock.host.flows import Flows
 from crossdock.message.context import Context
 from crossdock.message.message import Message, MessageId
 from crossdock.messagebox.rows import Reference
+from service import Partner
 
 LIMIT = 8
 LEAST = 16
@@ -115,3 +117,128 @@ def test_flows_without_spare_room_still_hold_the_least(clock: Clock) -> None:
     _, rest = flow.admit(1, references(100), 0)
 
     assert (flow.held, len(rest), flow.behind) == (LEAST, 100 - LEAST, True)
+
+
+def test_raised_limit_lets_those_begin_that_waited_for_it(clock: Clock) -> None:
+    assert clock.now
+    flow = Flow(1, 1.0)
+    flow.change(LIMIT)
+    shares, _ = flow.admit(1, references(LIMIT), SPARE)
+    flow.change(1)
+    [first] = begun(flow, shares)
+    assert flow.startable() == []
+
+    flow.change(3)
+
+    assert begun(flow, flow.startable()) == shares[1:3]
+    assert deliver(flow, first, 1.0) is shares[3]
+
+
+def test_lowered_limit_is_kept_as_soon_as_enough_have_ended(clock: Clock) -> None:
+    assert clock.now
+    flow = Flow(3, 1.0)
+    shares, _ = flow.admit(1, references(6), SPARE)
+    first, second, third = begun(flow, shares)
+
+    flow.change(1)
+
+    assert deliver(flow, first, 1.0) is None
+    assert deliver(flow, second, 1.0) is None
+    assert deliver(flow, third, 1.0) is shares[3]
+
+
+def test_service_that_is_for_others_to_deliver_holds_nothing_and_claims_nothing_until_it_has_a_part_again(
+    clock: Clock,
+) -> None:
+    assert clock.now
+    flow = Flow(2, 1.0, batches=True)
+    shares, _ = flow.admit(1, references(4), SPARE)
+    begun(flow, shares[:1])
+    flow.change(0)
+
+    assert begun(flow, shares[1:]) == []
+    assert flow.excess() == shares[:0:-1]
+    assert deliver(flow, shares[0], 1.0) is None
+    assert flow.admit(1, references(3), SPARE) == ([], references(3))
+    assert (flow.held, flow.behind, flow.refill(SPARE), flow.hungry(SPARE)) == (0, True, 0, False)
+
+    flow.change(1)
+    assert flow.hungry(SPARE)
+    room = flow.refill(SPARE)
+    flow.change(0)  # while they are being claimed
+    late = flow.refilled(1, references(3), room, caught_up=True)
+    assert begun(flow, late) == []
+    assert sum(len(share.references) for share in flow.excess()) == 3
+    assert (flow.held, flow.behind) == (0, True)
+
+
+def quickly(flow: Flow, clock: Clock, count: int) -> None:
+    """So many deliveries that take no time, a second apart."""
+    for _ in range(count):
+        clock.now += 1
+        [share], _ = flow.admit(1, references(1), SPARE)
+        assert flow.begin(share)
+        assert deliver(flow, share, 0.001) is None
+
+
+def test_flow_of_a_service_that_was_slow_ends_once_it_has_been_quick_for_a_while(clock: Clock) -> None:
+    service = Partner()
+    flows = Flows(lambda _: service)
+    assert flows.of(1) is None
+    flows.slow(1, 0.2)
+    flow = flows.of(1)
+    assert flow is not None
+
+    quickly(flow, clock, 99)
+    flows.forget_needless()
+    assert flows.of(1) is flow
+    [waits], _ = flow.admit(1, references(1), SPARE)
+    quickly(flow, clock, 1)
+    flows.forget_needless()
+
+    assert flows.of(1) is None
+    assert flows.all() == {flow}
+    assert flow.begin(waits)
+    deliver(flow, waits, 0.001)
+    assert flows.all() == set()
+
+
+def test_one_that_is_slow_now_and_then_keeps_its_flow(clock: Clock) -> None:
+    flow = Flow(LIMIT, 0.2)
+    quickly(flow, clock, 200)
+    assert flow.needless()
+
+    flow.lags()
+    quickly(flow, clock, 59)
+    assert not flow.needless()
+    [share], _ = flow.admit(1, references(1), SPARE)
+    assert flow.begin(share)
+    deliver(flow, share, 0.2)
+    quickly(flow, clock, 99)
+    assert not flow.needless()
+
+
+def test_flow_of_a_service_that_says_how_many_it_takes_stays(clock: Clock) -> None:
+    service = Partner()
+    service.in_flight = 2
+    flows = Flows(lambda _: service)
+    flow = flows.of(1)
+    assert flow is not None
+
+    quickly(flow, clock, 200)
+    flows.forget_needless()
+
+    assert flows.of(1) is flow
+
+
+def test_port_and_the_same_port_in_a_group_have_one_flow(clock: Clock) -> None:
+    assert clock.now
+    service = Partner()
+    flows = Flows(lambda _: service)
+    assert (flows.of(1), flows.of(2)) == (None, None)
+
+    flows.slow(1, 0.2)
+    flows.slow(2, 0.2)
+
+    assert flows.of(1) is flows.of(2)
+    assert len(flows.all()) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from threading import Event
@@ -11,11 +12,15 @@ import psycopg
 import pytest
 
 from box import NOW, count
-from crossdock.host.outcome import Complete, Outcome, Retry, Suspend
+from crossdock.errors import TransientError
+from crossdock.host.outcome import Answer, Complete, Outcome, Retry, Suspend
 from crossdock.messagebox.agent import Agent
+from crossdock.messagebox.lifeline import INSTANCE_LOCK
 from crossdock.messagebox.queues import LineOutcome
+from crossdock.messagebox.rows import Published
 from crossdock.messagebox.statement import statement
-from express import deploy, kinds, living, port, rows, unbalanced
+from crossdock.receive.interchange import Interchange
+from express import a_message, deploy, kinds, living, port, rows, unbalanced
 from service import Clock, Partner, publish_named, running
 from walk import until
 
@@ -102,3 +107,66 @@ def test_lease_of_an_ordered_line_comes_free_with_its_dead_holder_and_order_is_k
     assert [(each.message.body, each.attempt) for each in again] == [(b"1", 1), (b"2", 1), (b"3", 0)]
     assert agent.statistics().delivered == 0
     assert unbalanced(database) == []
+
+
+def test_instance_that_begins_anew_leaves_the_rest_of_its_line_to_others(agent: Agent, database: str) -> None:
+    deploy(agent, port("Line", "Region = 'NO'", ordered=True))
+    publish_named(agent, "1", "2", "3")
+    begun, go = Event(), Event()
+
+    def slow(_: str, __: int) -> Outcome:
+        begun.set()
+        assert go.wait(30)
+        return Complete()
+
+    first, second = Partner(slow), Partner()
+    with Agent(database) as other, running(agent, first):
+        assert begun.wait(20)
+        [(before,)] = rows(database, "SELECT id FROM host_instance")
+        end_lives(database)
+        until(lambda: bool(rows(database, "SELECT FROM host_instance WHERE id > %s", before)), 20)
+        with running(other, second):
+            until(lambda: second.got == ["1", "2", "3"], 20)
+            go.set()
+            until(lambda: first.got == ["1"], 20)
+            publish_named(agent, "4")
+            until(lambda: "4" in first.got + second.got, 20)
+
+    assert set(first.got) <= {"1", "4"}
+    assert agent.statistics().ports == {"Line": 4}
+    assert unbalanced(database) == []
+
+
+def end_lives(database: str) -> None:
+    """The connections that say that instances live are lost."""
+    held = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND classid = %s::integer::oid AND objsubid = 2"
+    rows(database, f"SELECT pg_terminate_backend(pid) FROM ({held}) AS living", INSTANCE_LOCK)
+
+
+class UnpublishingAgent(Agent):
+    """Is away whenever an answer is to be published."""
+
+    def __init__(self, database: str) -> None:
+        super().__init__(database)
+        self.asked = Event()
+
+    def publish(self, interchanges: Sequence[Interchange], *, location_epoch: int | None = None) -> Published:
+        if any(each.settles is not None for each in interchanges):
+            self.asked.set()
+            raise TransientError("The MessageBox cannot be reached")
+        return super().publish(interchanges, location_epoch=location_epoch)
+
+
+def test_answer_that_is_not_published_when_the_instance_stops_keeps_its_place_in_the_line(database: str) -> None:
+    with UnpublishingAgent(database) as agent:
+        deploy(agent, port("Line", "Region = 'NO'", ordered=True))
+        publish_named(agent, "1", "2")
+        partner = Partner(lambda _, __: Answer((a_message(agent),)))
+
+        with running(agent, partner):
+            assert agent.asked.wait(20)
+
+        assert rows(database, "SELECT attempt FROM queue ORDER BY sequence") == [(1,), (0,)]
+        assert rows(database, "SELECT held_by FROM ordered_line") == [(None,)]
+        assert count(database, "claimed") == 0
+    assert partner.attempts == [("1", 0)]

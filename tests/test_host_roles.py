@@ -73,6 +73,7 @@ def roles(agent: Agent) -> Iterator[Roles]:
 class Collecting:
     """A service that takes everything."""
 
+    name = "Partner"
     in_flight = None
 
     def __init__(self) -> None:

@@ -48,7 +48,11 @@ def everything(walk: Walk, run: subprocess.Popen[bytes]) -> list[psutil.Process]
     return [*psutil.Process(run.pid).children(recursive=True), psutil.Process(run.pid), *postgres(walk, run)]
 
 
-@pytest.mark.parametrize("victims", [driver, java, python_worker, postgres, everything], ids=lambda each: each.__name__)
+# The others one by one in a soak; `test_processes.py` kills each of them every time.
+VICTIMS = [java, everything, *([driver, python_worker, postgres] if SOAK else [])]
+
+
+@pytest.mark.parametrize("victims", VICTIMS, ids=lambda each: each.__name__)
 def test_killed_in_the_middle_and_run_again_loses_and_doubles_nothing(folder: Path, victims: Victims) -> None:
     walk = walk_with_orders(folder)
     run = walk.start("run", "orders.yaml", "--until-idle", "-o", "json")

@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from uuid import uuid4
 
+import pytest
+
 from box import count
 from crossdock.administration import service
 from crossdock.application.deploy import deployment_of
 from crossdock.application.load import load_application
+from crossdock.errors import ApplicationError
 from crossdock.maintenance.references import CleanReferences
 from crossdock.messagebox.agent import Agent
 from crossdock.receive.location import ReceiveLocation
@@ -148,3 +151,46 @@ send_ports:
     path.write_text(path.read_text().replace("labels: [patients]", "labels: []"))
     agent.deploy(deployment_of(load_application(path), path, text_limit=256))
     assert {row["name"]: row["labels"] for row in agent.list_hosts()} == {"Ward": [], "Billing": []}
+
+
+WEB = """
+application: web
+hosts: [{name: Web, labels: [patients]}]
+receive_ports:
+  - name: Ask
+    two_way: true
+    locations:
+      - {adapter: http, address: "http://127.0.0.1:8/ask", pipeline: passthrough, host: Web, labels: [patients, secret]}
+"""
+LACKS = "receive location 'Ask.http': it is two-way, and its host 'Web' lacks the label secret"
+
+
+def test_two_way_location_whose_host_lacks_its_labels_is_refused(agent: Agent, folder: Path) -> None:
+    path = folder / "web.yaml"
+    path.write_text(WEB)
+    with pytest.raises(ApplicationError, match=LACKS):
+        deployment_of(load_application(path), path, text_limit=256)
+
+    path.write_text(WEB.replace("labels: [patients]}", "labels: [secret, patients, more]}"))
+    agent.deploy(deployment_of(load_application(path), path, text_limit=256))
+    assert agent.hosts().keys() == {"Web"}
+
+
+def test_labels_of_a_host_that_another_application_declares_are_looked_up_when_it_is_deployed(
+    agent: Agent, folder: Path
+) -> None:
+    path = folder / "web.yaml"
+    path.write_text(WEB.replace("hosts: [{name: Web, labels: [patients]}]", ""))
+    web = deployment_of(load_application(path), path, text_limit=256)
+    hosts = {"Web": ["patients"]}
+    deploy(agent, hosts=hosts)
+
+    with pytest.raises(ApplicationError, match=LACKS):
+        agent.deploy(web)
+    assert agent.locations() == []
+
+    deploy(agent, hosts={"Web": ["patients", "secret"]})
+    agent.deploy(web)
+    with pytest.raises(ApplicationError, match=LACKS):
+        deploy(agent, hosts=hosts)
+    assert {row["name"]: row["labels"] for row in agent.list_hosts()}["Web"] == ["patients", "secret"]

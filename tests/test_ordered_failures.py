@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
-from itertools import pairwise
+from itertools import count, pairwise
 from threading import Lock
 
 import pytest
 
+from crossdock.adapter.contract import Reply, SendAdapter
 from crossdock.errors import UnavailableError
 from crossdock.host import instance as host_instance
 from crossdock.host.instance import HostInstance
 from crossdock.host.outcome import Complete, Outcome, Retry, Suspend
-from crossdock.message.message import Message, Part
+from crossdock.message.message import Message, MessageId, Part
 from crossdock.messagebox import queues
 from crossdock.messagebox.agent import Agent
+from crossdock.pipeline.build import receive_pipeline
 from crossdock.pipeline.build_send import send_pipeline
+from crossdock.pipeline.definition import PipelineDefinition
 from crossdock.send.port import PortDefinition, SendPort
 from express import a_message, deploy, kinds, port, publish, rows, unbalanced
 from office import JumpingClock, eventually
@@ -26,6 +30,7 @@ from walk import until
 
 SOAK = bool(os.environ.get("CROSSDOCK_SOAK"))
 NUMBERED = 10_000 if SOAK else 1_000
+READING = PipelineDefinition(disassemble="passthrough")
 
 
 @pytest.fixture(autouse=True)
@@ -38,6 +43,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 class Moody:
     """A service that refuses some, stumbles over others, and at random fails for now, or so that its process must end."""
 
+    name = "Partner"
     in_flight = None
 
     def __init__(self, seed: int, clock: Callable[[], datetime]) -> None:
@@ -117,32 +123,86 @@ class Broken:
         self.broken = True
         self.got: list[bytes] = []
 
-    def send(self, message: Message, *, attempt: int) -> None:  # noqa: ARG002
+    def send(self, message: Message, *, attempt: int) -> Reply | None:  # noqa: ARG002
         if self.broken and message.body == b"1":
             raise ZeroDivisionError("a bug")
         self.got.append(message.body)
+        return None
 
     def close(self) -> None:
         pass
 
 
-def test_ordered_port_that_stops_on_failure_stops_also_for_what_nobody_expected(agent: Agent) -> None:
-    definition = PortDefinition(name="Line", adapter="file", address="unused", stop_on_failure=True)
-    adapter = Broken()
-    service = SendPort(definition, send_pipeline(definition.pipeline), None, agent.message_id, adapter)
-    deploy(agent, port("Line", "Region = 'NO'", ordered=True))
+@contextmanager
+def stopping_line(
+    agent: Agent,
+    adapter: SendAdapter,
+    *,
+    response: PipelineDefinition | None = None,
+    route_failures: bool = False,
+    taken_id: int = -1,
+) -> Iterator[list[Message]]:
+    """Four messages for an ordered port that stops on failure and is at work, the second of them suspended.
+
+    `taken_id` is the one of the ids it draws that is taken: what has it cannot be published.
+    """
+    definition = PortDefinition(
+        name="Line", adapter="file", address="unused", stop_on_failure=True, route_failures=route_failures
+    )
+    reading = None if response is None else receive_pipeline(response)
+    deploy(agent, port("Line", "Region = 'NO'", ordered=True), port("Failures", "ErrorReport.FailureCode = 'send'"))
     messages = [a_message(agent, {"Region": "NO"}, parts=[Part("body", str(n).encode())]) for n in range(4)]
     publish(agent, *messages)
+    drawn = count()
+
+    def new_id() -> MessageId:
+        return messages[3].id if next(drawn) == taken_id else agent.message_id()
+
+    service = SendPort(definition, send_pipeline(definition.pipeline), reading, new_id, adapter)
     host, clock = agent.hosts()["Default"], JumpingClock()
     instance = HostInstance(agent, host, lambda _: service, workers=2, clock=clock)
     instance.start()
     try:
-        eventually(lambda: kinds(agent), [("send", "Line")])
+        eventually(lambda: [each for each in kinds(agent) if each[0] == "send"], [("send", "Line")])
         until(lambda: agent.idle(host, now=clock()), 30)
+        yield messages
+    finally:
+        instance.stop()
+
+
+def test_ordered_port_that_stops_on_failure_stops_also_for_what_nobody_expected(agent: Agent) -> None:
+    adapter = Broken()
+    with stopping_line(agent, adapter) as messages:
         assert adapter.got == [b"0"]
         adapter.broken = False
         agent.resume_deliveries([messages[1].id])
 
         eventually(lambda: adapter.got, [b"0", b"1", b"2", b"3"])
-    finally:
-        instance.stop()
+
+
+class Answering(Broken):
+    """One that gives an answer to each."""
+
+    def send(self, message: Message, *, attempt: int) -> Reply:
+        super().send(message, attempt=attempt)
+        return Reply(b"answer")
+
+
+def test_answer_that_cannot_be_published_stops_the_line(agent: Agent) -> None:
+    adapter = Answering()
+    adapter.broken = False
+    with stopping_line(agent, adapter, response=READING, taken_id=1) as messages:
+        assert adapter.got == [b"0", b"1"]
+        agent.resume_deliveries([messages[1].id])
+
+        eventually(lambda: adapter.got, [b"0", b"1", b"1", b"2", b"3"])
+
+
+def test_report_that_cannot_be_published_stops_the_line(agent: Agent) -> None:
+    adapter = Broken()
+    with stopping_line(agent, adapter, route_failures=True, taken_id=0) as messages:
+        assert adapter.got == [b"0"]
+        adapter.broken = False
+        agent.resume_deliveries([messages[1].id])
+
+        eventually(lambda: adapter.got, [b"0", b"1", b"2", b"3"])

@@ -113,7 +113,7 @@ SOURCES = list(range(1, 51))
 IDS = [uuid(n) for n in range(1, 21)]
 REASONS = ["why"] * len(CLAIMED)
 CLAIM = {"host": HOST, "instance": INSTANCE, "limit": 500, "now": NOW}
-SETTLEMENT = {"host": HOST, "instance": INSTANCE, "sequence": CLAIMED, "now": NOW}
+SETTLEMENT = {"host": HOST, "instance": INSTANCE, "sequence": CLAIMED, "claim": [0] * len(CLAIMED), "now": NOW}
 ALL_SERVICES = {"services": [], "only": False}
 STARTS = {
     "line": [-INSTANCE, 0] * len(PRIORITIES),
@@ -136,7 +136,7 @@ STATEMENTS: dict[str, tuple[str, Mapping[str, Any]]] = {
     "dequeue": (host_statement("dequeue", HOST), CLAIM | STARTS),
     "dequeue_few": (host_statement("dequeue_few", HOST), CLAIM | STARTS | {"held": 65536, "limit": 20}),
     "sweep": (host_statement("sweep", HOST), {"host": HOST, "priority": list(PRIORITIES), **ALL_SERVICES}),
-    "take_line": (host_statement("take_line", HOST), CLAIM),
+    "take_line": (host_statement("take_line", HOST), CLAIM | {"but": []}),
     "dequeue_line": (host_statement("dequeue_line", HOST), CLAIM | {"line": 2}),
     "complete": (host_statement("complete", HOST), SETTLEMENT),
     "retry": (

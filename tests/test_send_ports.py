@@ -146,7 +146,7 @@ def test_window_opens_when_its_clock_says(start: str, end: str, zone: str, now: 
 def test_dynamic_port_sends_where_the_message_says(office: Opened, tmp_path: Path) -> None:
     running = office({"name": "Anywhere", "dynamic": True, "filter": "EXISTS(BTS.OutboundTransportLocation)"})
 
-    by_scheme = running.publish(BTS__OutboundTransportLocation=f"file://{tmp_path}/a/%MessageID%")
+    by_scheme = running.publish(BTS__OutboundTransportLocation=f"FILE://{tmp_path}/a/%MessageID%")
     by_type = running.publish(
         BTS__OutboundTransportLocation=f"{tmp_path}/b/%MessageID%", BTS__OutboundTransportType="FILE"
     )

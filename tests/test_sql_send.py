@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -15,13 +15,17 @@ from uuid import uuid4
 import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
-from sqlalchemy import URL, event
+from sqlalchemy import URL, event, text
 
 from crossdock.adapter.registry import send_adapter
+from crossdock.adapter.sql_database import Database
 from crossdock.adapter.sql_send import SqlSendAdapter
 from crossdock.errors import ApplicationError, TerminalError, TransientError
+from crossdock.host.outcome import Complete, Suspend
 from crossdock.message.context import Context
 from crossdock.message.message import Message, MessageId, Part
+from crossdock.pipeline.definition import SendPipelineDefinition
+from crossdock.send.port import PortDefinition, SendPort
 
 INSERT = "INSERT INTO orders (id, item) VALUES (:id, :item)"
 
@@ -298,6 +302,42 @@ def test_wrong_statement_on_sqlite_suspends(folder: Path, statement: str) -> Non
         send(f"sqlite:///{folder}/shop.db", statement, an_order(1))
 
 
+def test_as_many_connections_as_threads_are_there_at_once(address: str) -> None:
+    database = Database(address)
+
+    with ExitStack() as stack:
+        connections = [stack.enter_context(database.connected()) for _ in range(20)]
+        assert len({connection.execute(text("SELECT pg_backend_pid()")).scalar() for connection in connections}) == 20
+    database.engine.dispose()
+
+
+@pytest.mark.parametrize("encode", [(), ("gzip",)])
+def test_message_that_shows_a_bug_does_not_take_the_rest_of_its_batch_along(
+    folder: Path, encode: tuple[str, ...]
+) -> None:
+    with closing(sqlite3.connect(folder / "shop.db")) as shop:
+        shop.execute("CREATE TABLE orders (id text)")
+        options = {"statement": "INSERT INTO orders VALUES (:id)", "parameters": {"id": "Number"}}
+        if not encode:
+            options = {"statement": "INSERT INTO orders SELECT :Number WHERE :Body > ''"}
+        definition = PortDefinition(
+            name="Shop",
+            adapter="sql",
+            address=f"sqlite:///{folder}/shop.db",
+            options=options,
+            pipeline=SendPipelineDefinition(encode=encode),
+        )
+        port = SendPort.from_definition(definition.model_dump(mode="json"), lambda: MessageId(uuid4()))
+        numbered = [a_message("content", Context({"Number": str(n)})) for n in range(3)]
+        numbered[1] = Message(numbered[1].id, numbered[1].context, ())  # nobody thought of one without a body
+
+        outcomes = port.deliver_batch([(message, 0) for message in numbered], now=datetime.now(UTC))
+        port.close()
+
+        assert [type(outcome) for outcome in outcomes] == [Complete, Suspend, Complete]
+        assert values(shop, "SELECT id FROM orders") == [("0",), ("2",)]
+
+
 def test_database_file_that_is_missing_is_not_made(folder: Path) -> None:
     with pytest.raises(TransientError, match="cannot be reached: there is no such file"):
         send(f"sqlite:///{folder}/shop.db", INSERT, an_order(1))
@@ -309,6 +349,7 @@ def test_database_file_that_is_missing_is_not_made(folder: Path) -> None:
     ("address", "options", "problem"),
     [
         ("shop:geheim@nowhere", {"statement": INSERT}, "the address of adapter 'sql' is a URL such as"),
+        ("postgresql://u@h:geheim/d", {"statement": INSERT}, "the address of adapter 'sql' is a URL such as"),
         ("nosuch://u:geheim@h/d", {"statement": INSERT}, "'nosuch' is no database that SQLAlchemy knows"),
         ("sqlite:///x.db", {}, "adapter 'sql' needs the option 'statement'"),
         ("sqlite:///x.db", {"statement": INSERT, "query": "SELECT 1"}, "adapter 'sql' has no option 'query'"),

@@ -9,12 +9,11 @@ import socket
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from threading import Event
-from typing import Any
 
 import httpx
 import pytest
@@ -23,9 +22,10 @@ from box import count
 from crossdock.application import servers
 from crossdock.host import instance as host_instance
 from crossdock.messagebox import queues
-from express import unbalanced
+from express import rows, unbalanced
 from office import Office, eventually, free_port, written
-from partner import Partner, Request, partner
+from partner import Partner, Request
+from two_way import Opened, a_shop, application, ask, offices, receipt, shop_port
 from walk import until
 
 SOAK = bool(os.environ.get("CROSSDOCK_SOAK"))
@@ -34,66 +34,17 @@ CONCURRENT = 1_000 if SOAK else 200
 
 @pytest.fixture
 def shop() -> Iterator[Partner]:
-    """A partner that answers an order with a receipt."""
-    with partner() as made:
-        made.respond = receipt
+    with a_shop() as made:
         yield made
 
 
-def receipt(request: Request) -> tuple[int, bytes]:
-    return 200, json.dumps({"receipt": json.loads(request.body)["id"]}).encode()
-
-
-def application(port: int, *ports: dict[str, Any], timeout: float = 30, **location: Any) -> dict[str, Any]:
-    """A two-way location `/ask`, a one-way location `/tell`, and these send ports."""
-    at = f"http://127.0.0.1:{port}"
-    asked = {"adapter": "http", "address": f"{at}/ask", "pipeline": "json", "schema": "Order"}
-    options = {"timeout": timeout, **location.pop("options", {})}
-    told = {"adapter": "http", "address": f"{at}/tell", "pipeline": "json", "schema": "Order"}
-    return {
-        "properties": {"OrderId": "text", "ReceiptId": "text"},
-        "schemas": [
-            {"type": "Order", "format": "json", "promote": {"OrderId": "$.id"}},
-            {"type": "Receipt", "format": "json", "promote": {"ReceiptId": "$.receipt"}},
-        ],
-        "receive_ports": [
-            {"name": "Ask", "two_way": True, "locations": [{**asked, "options": options, **location}]},
-            {"name": "Tell", "locations": [told]},
-        ],
-        "send_ports": list(ports),
-    }
-
-
-def shop_port(shop: Partner, name: str = "Shop", **more: Any) -> dict[str, Any]:
-    """A two-way send port to the partner."""
-    response = {"pipeline": "json", "schema": "Receipt"}
-    address, filter_ = f"{shop.address}/orders", "MessageType = 'Order'"
-    return {"name": name, "adapter": "http", "address": address, "filter": filter_, "response": response, **more}
-
-
 @pytest.fixture
-def office(database: str, tmp_path: Path) -> Iterator[Callable[[dict[str, Any]], Office]]:
-    """Opens an application; at the end the books must balance."""
-    opened: list[Any] = []
-
-    def made(declared: dict[str, Any]) -> Office:
-        office = Office(database, tmp_path, declared)
-        opened.append(office.open())
-        return opened[-1].__enter__()  # type: ignore[no-any-return]
-
-    yield made
-    for context in opened:
-        context.__exit__(None, None, None)
-    assert unbalanced(database) == []
+def office(database: str, tmp_path: Path) -> Iterator[Opened]:
+    with offices(database, tmp_path) as opened:
+        yield opened
 
 
-def ask(port: int, id_: str = "1", *, path: str = "ask", timeout: float = 60) -> httpx.Response:
-    return httpx.post(f"http://127.0.0.1:{port}/{path}", content=json.dumps({"id": id_}), timeout=timeout)
-
-
-def test_request_goes_straight_through_and_its_answer_comes_back(
-    office: Callable[[dict[str, Any]], Office], shop: Partner, database: str
-) -> None:
+def test_request_goes_straight_through_and_its_answer_comes_back(office: Opened, shop: Partner, database: str) -> None:
     at = free_port()
     running = office(application(at, shop_port(shop)))
 
@@ -105,9 +56,7 @@ def test_request_goes_straight_through_and_its_answer_comes_back(
     assert running.suspended() == []
 
 
-def test_response_is_published_to_everyone_who_subscribes_to_it(
-    office: Callable[[dict[str, Any]], Office], shop: Partner, tmp_path: Path
-) -> None:
+def test_response_is_published_to_everyone_who_subscribes_to_it(office: Opened, shop: Partner, tmp_path: Path) -> None:
     at = free_port()
     copy = {"name": "Copies", "adapter": "file", "address": "out/%MessageID%", "filter": "SPName = 'Shop'"}
     office(application(at, shop_port(shop), copy))
@@ -119,8 +68,26 @@ def test_response_is_published_to_everyone_who_subscribes_to_it(
     assert sorted(written(tmp_path / "out").values()) == [b'{"receipt": "42"}', b'{"receipt": "43"}']
 
 
+def test_response_carries_the_labels_of_its_request(
+    office: Opened, shop: Partner, database: str, tmp_path: Path
+) -> None:
+    at = free_port()
+    copy = {"adapter": "file", "filter": "SPName = 'Shop'"}
+    cleared = {"name": "Cleared", "address": "cleared/%MessageID%", **copy}
+    curious = {"name": "Curious", "address": "curious/%MessageID%", "host": "Open", **copy}
+    hosts = [{"name": "Default", "labels": ["patients"]}, {"name": "Open"}]
+    running = office({**application(at, shop_port(shop), cleared, curious, labels=["patients"]), "hosts": hosts})
+
+    assert ask(at, "42").json() == {"receipt": "42"}
+
+    until(lambda: len(written(tmp_path / "cleared")) == 1)
+    running.settled()
+    assert written(tmp_path / "curious") == {}
+    assert rows(database, "SELECT labels FROM refusal") == [(["patients"],)]
+
+
 def test_many_requests_at_once_are_all_answered_with_their_own_answers(
-    office: Callable[[dict[str, Any]], Office], shop: Partner, database: str
+    office: Opened, shop: Partner, database: str
 ) -> None:
     at = free_port()
     running = office(application(at, shop_port(shop, in_flight=32), timeout=200))
@@ -135,9 +102,7 @@ def test_many_requests_at_once_are_all_answered_with_their_own_answers(
     assert running.agent.statistics().ports["Ask.response"] == CONCURRENT
 
 
-def test_request_that_two_partners_would_answer_is_refused_and_kept(
-    office: Callable[[dict[str, Any]], Office], shop: Partner
-) -> None:
+def test_request_that_two_partners_would_answer_is_refused_and_kept(office: Opened, shop: Partner) -> None:
     at = free_port()
     running = office(application(at, shop_port(shop), shop_port(shop, "Rival")))
 
@@ -148,7 +113,7 @@ def test_request_that_two_partners_would_answer_is_refused_and_kept(
     assert (running.suspended(), shop.requests) == ([("unrouted", None)], [])
 
 
-def test_request_that_nobody_wants_is_refused_and_kept(office: Callable[[dict[str, Any]], Office]) -> None:
+def test_request_that_nobody_wants_is_refused_and_kept(office: Opened) -> None:
     at = free_port()
     running = office(application(at))
 
@@ -157,9 +122,7 @@ def test_request_that_nobody_wants_is_refused_and_kept(office: Callable[[dict[st
     assert (answer.status_code, running.suspended()) == (503, [("unrouted", None)])
 
 
-def test_response_after_the_time_is_over_is_suspended(
-    office: Callable[[dict[str, Any]], Office], shop: Partner, database: str
-) -> None:
+def test_response_after_the_time_is_over_is_suspended(office: Opened, shop: Partner, database: str) -> None:
     asked, go = Event(), Event()
 
     def late(request: Request) -> tuple[int, bytes]:
@@ -182,7 +145,7 @@ def test_response_after_the_time_is_over_is_suspended(
 
 
 def test_client_that_hangs_up_is_no_longer_waited_for_and_the_response_is_suspended(
-    office: Callable[[dict[str, Any]], Office], shop: Partner, database: str
+    office: Opened, shop: Partner, database: str
 ) -> None:
     asked, go = Event(), Event()
 
@@ -206,7 +169,7 @@ def test_client_that_hangs_up_is_no_longer_waited_for_and_the_response_is_suspen
 
 
 def test_partner_that_is_down_leaves_the_client_with_a_time_out_and_the_request_waiting(
-    office: Callable[[dict[str, Any]], Office], shop: Partner
+    office: Opened, shop: Partner
 ) -> None:
     shop.status = 500
     shop.respond = None
@@ -218,7 +181,7 @@ def test_partner_that_is_down_leaves_the_client_with_a_time_out_and_the_request_
 
 
 def test_answer_that_cannot_be_read_is_asked_for_again(
-    office: Callable[[dict[str, Any]], Office], shop: Partner, monkeypatch: pytest.MonkeyPatch
+    office: Opened, shop: Partner, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(host_instance, "_UPKEEP_SECONDS", 0.05)
     good = iter([b"<garbage>", b'{"receipt": "at last"}'])
@@ -229,29 +192,35 @@ def test_answer_that_cannot_be_read_is_asked_for_again(
     with ThreadPoolExecutor(1) as client:
         answer = client.submit(ask, at)
         eventually(lambda: running.port("Shop")["waiting"], 1)
+        [(reason,)] = rows(database, "SELECT reason FROM scheduled")
+        assert reason.startswith("Send port 'Shop': the answer cannot be used: it is not JSON")
         running.clock.jump(seconds=61)
         assert answer.result(60).json() == {"receipt": "at last"}
 
 
 @pytest.mark.parametrize(
-    ("body", "status"),
-    [(b"", 400), (b"no json", 400), (b'{"id": {"nested": 1}}', 400), (b'{"id": "1"}\n{"id": "2"}', 400)],
+    ("body", "reason"),
+    [
+        (b"", "the body is empty"),
+        (b"no json", "the body is not JSON"),
+        (b'{"id": {"nested": 1}}', "property 'OrderId'"),
+        (b'{"id": "1"}\n{"id": "2"}', "a request is one message, and there is more than one in it"),
+    ],
 )
 def test_what_is_no_request_is_refused_and_not_kept(
-    office: Callable[[dict[str, Any]], Office], shop: Partner, body: bytes, status: int, database: str
+    office: Opened, shop: Partner, body: bytes, reason: str, database: str
 ) -> None:
     at = free_port()
     office(application(at, shop_port(shop)))
 
     answer = httpx.post(f"http://127.0.0.1:{at}/ask", content=body, timeout=30)
 
-    assert (answer.status_code, list(answer.json())) == (status, ["error"])
+    assert (answer.status_code, list(answer.json())) == (400, ["error"])
+    assert answer.json()["error"].startswith(reason)
     assert count(database, "message") == 0
 
 
-def test_one_way_request_is_answered_when_its_messages_are_committed(
-    office: Callable[[dict[str, Any]], Office], database: str
-) -> None:
+def test_one_way_request_is_answered_when_its_messages_are_committed(office: Opened, database: str) -> None:
     at = free_port()
     running = office(application(at))
 
@@ -265,7 +234,7 @@ def test_one_way_request_is_answered_when_its_messages_are_committed(
 
 
 def test_location_whose_address_is_only_port_and_path_is_served_on_this_machine(
-    office: Callable[[dict[str, Any]], Office],
+    office: Opened,
 ) -> None:
     at = free_port()
     office(application(at, address=f":{at}/ask/here"))
@@ -274,7 +243,7 @@ def test_location_whose_address_is_only_port_and_path_is_served_on_this_machine(
 
 
 def test_location_that_is_disabled_is_no_longer_served_and_enabled_it_is_again(
-    office: Callable[[dict[str, Any]], Office],
+    office: Opened,
 ) -> None:
     at = free_port()
     running = office(application(at))
@@ -287,9 +256,7 @@ def test_location_that_is_disabled_is_no_longer_served_and_enabled_it_is_again(
     until(lambda: ask(at, path="tell").status_code == 202)
 
 
-def test_address_that_is_taken_is_served_as_soon_as_it_is_free(
-    office: Callable[[dict[str, Any]], Office], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_address_that_is_taken_is_served_as_soon_as_it_is_free(office: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(servers, "_TRY_AGAIN_SECONDS", 0.2)
 
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -69,6 +69,7 @@ def host(agent: Agent, stop: Event, folder: Path) -> None:
 class _Recorder:
     """Appends a line at once and whole; the first attempt at one message in 64 has to wait."""
 
+    name = "Partner"
     in_flight = None
 
     file: int

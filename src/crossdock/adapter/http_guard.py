@@ -74,8 +74,13 @@ class Answer:
         if not 200 <= self.status <= 599:
             raise ValueError(f"an answer cannot have the status {self.status}: it is between 200 and 599")
         for name, value in self.headers.items():
-            if not _HEADER.fullmatch(f"{name}:{value}") or ":" in name or value != value.strip():
+            if not is_header(name, value):
                 raise ValueError(f"an answer cannot have the header {name!r} with the value {value!r}")
+
+
+def is_header(name: str, value: str) -> bool:
+    """Whether HTTP can carry it."""
+    return bool(_HEADER.fullmatch(f"{name}:{value}")) and ":" not in name and value == value.strip()
 
 
 def failure(status: int, reason: str, headers: Mapping[str, str] | None = None) -> Answer:

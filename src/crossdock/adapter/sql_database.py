@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import quote, quote_plus
 
 from sqlalchemy import URL, Connection, Engine, create_engine, make_url
+from sqlalchemy.engine.default import DefaultDialect
 from sqlalchemy.exc import (
     ArgumentError,
     DataError,
@@ -20,6 +21,7 @@ from sqlalchemy.exc import (
     ProgrammingError,
     SQLAlchemyError,
 )
+from sqlalchemy.pool import QueuePool
 
 from crossdock.adapter.secret import hidden
 from crossdock.adapter.sql_fetch import fetch_everything
@@ -98,7 +100,7 @@ def trouble(error: BaseException) -> Trouble:
 def _url(address: str) -> URL:
     try:
         url = make_url(address)
-    except ArgumentError:
+    except (ArgumentError, ValueError):  # a port that is no number is a ValueError, which shows what it found there
         # Not chained, and the address not shown: it may hold a password.
         raise ApplicationError(
             "the address of adapter 'sql' is a URL such as postgresql://user@host/database or sqlite:////folder/file.db"
@@ -113,6 +115,9 @@ def _engine(url: URL) -> Engine:
     try:
         if url.get_driver_name() in _TAKES_CONNECT_TIMEOUT and "connect_timeout" not in url.query:
             options["connect_args"] = {"connect_timeout": _CONNECT_SECONDS}
+        dialect = url.get_dialect()
+        if issubclass(dialect, DefaultDialect) and issubclass(dialect.get_pool_class(url), QueuePool):
+            options["max_overflow"] = -1  # as many as there are threads: one more would wait, and give up after 30 s
         engine = create_engine(url, pool_pre_ping=True, **options)
     except NoSuchModuleError:
         raise ApplicationError(f"{url.drivername!r} is no database that SQLAlchemy knows") from None

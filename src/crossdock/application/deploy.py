@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from crossdock.adapter.http_address import parse_address
 from crossdock.adapter.registry import dynamic_options, is_own, receive_adapter, send_adapter
 from crossdock.application.model import (
     ApplicationModel,
@@ -24,7 +25,7 @@ from crossdock.application.model import (
 from crossdock.application.pipelines import Pipelines
 from crossdock.errors import ApplicationError, FilterError
 from crossdock.message.property import PropertyRegistry
-from crossdock.messagebox.deployment import DeployedLocation, DeployedPort, Deployment
+from crossdock.messagebox.deployment import DeployedLocation, DeployedPort, Deployment, unanswerable
 from crossdock.receive.express import response_service
 from crossdock.receive.location import LocationDefinition
 from crossdock.send.port import PortDefinition
@@ -53,6 +54,8 @@ def deployment_of(application: ApplicationModel, file: Path, *, text_limit: int)
         ports += [each for group in application.send_port_groups for each in _members(group, ports, registry)]
         ports += [_waiting(port) for port in application.receive_ports if port.two_way]
         _refuse_repeats("service (a port, a `group/port`, a `port.response`)", (port.name for port in ports))
+        _refuse_unanswerable(application)
+        _refuse_shared_paths(application)
     except ApplicationError as error:
         raise ApplicationError(f"{file}: {error}") from error
     hosts = {host.name: tuple(host.labels) for host in application.hosts}
@@ -79,6 +82,28 @@ def _refuse_repeats(kind: str, names: Iterable[str]) -> None:
     repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
         raise ApplicationError(f"the name {repeated[0]!r} is used for more than one {kind}; give each its own")
+
+
+def _refuse_unanswerable(application: ApplicationModel) -> None:
+    """A response carries the labels of its request. What other hosts have is known when it is deployed."""
+    hosts = {host.name: host.labels for host in application.hosts}
+    for port in application.receive_ports:
+        for location in port.locations:
+            lacking = sorted(set(location.labels).difference(hosts.get(location.host, location.labels)))
+            if port.two_way and lacking:
+                raise ApplicationError(unanswerable(location.name, location.host, lacking))
+
+
+def _refuse_shared_paths(application: ApplicationModel) -> None:
+    """Locations of different hosts may be served on different machines; those of one host are not."""
+    taken: dict[tuple[str, str, int, str], str] = {}
+    for port in application.receive_ports:
+        for location in port.locations:
+            if location.adapter == "http":
+                _, host, number, path = parse_address(location.address)
+                other = taken.setdefault((location.host, host, number, path), location.name)
+                if other != location.name:
+                    raise ApplicationError(f"receive location {location.name!r}: {other!r} listens on the same path")
 
 
 def _location(port: ReceivePortModel, location: LocationModel, pipelines: Pipelines, folder: Path) -> DeployedLocation:

@@ -78,13 +78,12 @@ class HttpServers:
     def _serve(self, address: Address, locations: Iterable[ReceiveLocation]) -> None:
         host, port, certificate, key = address
         server = self._servers.get(address) or HttpServer(host, port, certificate=certificate, key=key)
-        server.routes([self._route(location) for location in locations])
+        server.routes([self._route(location) for location in _first_on_each_path(locations)])
         server.start()
         self._servers[address] = server
 
     def _route(self, location: ReceiveLocation) -> Route:
-        adapter = location.adapter
-        assert isinstance(adapter, HttpReceiveAdapter)
+        adapter = _adapter(location)
         handler = HttpLocation(
             location,
             send_pipeline(location.definition.response),
@@ -110,9 +109,24 @@ class HttpServers:
         return self._isolated[host_id]
 
 
+def _first_on_each_path(locations: Iterable[ReceiveLocation]) -> list[ReceiveLocation]:
+    """Of two applications, or two hosts in one process, the older location is served; the others are as they were."""
+    served: dict[str, ReceiveLocation] = {}
+    for location in sorted(locations, key=lambda each: each.id):
+        first = served.setdefault(_adapter(location).address.path, location)
+        if first is not location:
+            name, other = location.definition.name, first.definition.name
+            logger.error("Receive location %r is not served: %r listens on the same path", name, other)
+    return list(served.values())
+
+
+def _adapter(location: ReceiveLocation) -> HttpReceiveAdapter:
+    assert isinstance(location.adapter, HttpReceiveAdapter)
+    return location.adapter
+
+
 def _address(location: ReceiveLocation) -> Address:
-    adapter = location.adapter
-    assert isinstance(adapter, HttpReceiveAdapter)
+    adapter = _adapter(location)
     return adapter.address.host, adapter.address.port, adapter.options.certificate, adapter.options.key
 
 

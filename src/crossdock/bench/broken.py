@@ -21,6 +21,7 @@ _LOOK_SECONDS = 0.005
 class _Partner:
     """Counts what it gets, and takes as long as it likes for it."""
 
+    name = "Partner"
     in_flight = None
 
     def __init__(self, answers: Event) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -13,13 +12,13 @@ from pathlib import Path
 import psycopg
 
 from crossdock.adapter.file import MINIMUM_AGE_SECONDS
+from crossdock.bench.nowhere import Counted, NoService, Nowhere
 from crossdock.bench.traffic import Format, Traffic
 from crossdock.dataflow.receive import RangeOutcome, ReceiveFlow
 from crossdock.dataflow.session import Spark, start_spark
 from crossdock.errors import CrossdockError
 from crossdock.host.instance import HostInstance
 from crossdock.maintenance.schedule import Schedule, all_jobs
-from crossdock.message.message import Message
 from crossdock.messagebox.agent import Agent
 from crossdock.pipeline.send import SendPipeline
 from crossdock.receive.intake import Intake
@@ -90,26 +89,35 @@ class Lane:
                 time.sleep(_LOOK_SECONDS / 4)
         return [end - begin for begin, end in zip(written, seen, strict=True)]
 
-    def deliver(self, references: int) -> float:
-        """Let a host instance deliver so many references to nowhere, until the queue is empty."""
+    def deliver(self, references: int) -> tuple[float, float]:
+        """Deliver so many references, until the queue is empty: references per second to nowhere.
+
+        The first half goes through a send port, the other to a service that does nothing at all.
+        """
         nowhere = Nowhere()
         definition = PortDefinition(name="Nowhere", adapter="file", address="")
         port = SendPort(definition, SendPipeline(), None, self.agent.message_id, nowhere)
         [host] = self.agent.hosts().values()
-        instance = HostInstance(self.agent, host, lambda _: port)
+        half = references // 2
+        through_port = self._drain(HostInstance(self.agent, host, lambda _: port), nowhere, half)
+        nothing, left = NoService(), self.agent.statistics().ready
+        bare = self._drain(HostInstance(self.agent, host, lambda _: nothing), nothing, left)
+        if not self.agent.idle(host, now=datetime.now(UTC)):
+            raise CrossdockError("References are left in the queue though all that were expected were delivered")
+        return through_port, bare
+
+    def _drain(self, instance: HostInstance, counted: Counted, references: int) -> float:
+        """References per second, until so many have been delivered. What else it holds it delivers or gives back."""
         began = time.perf_counter()
         instance.start()
         try:
             # Asking the MessageBox would take from what is measured.
-            while nowhere.sent < references or instance.in_hand:
+            while counted.sent < references:
                 instance.check()
-                time.sleep(_LOOK_SECONDS)
-            seconds = time.perf_counter() - began
+                time.sleep(_LOOK_SECONDS / 4)
+            return counted.sent / (time.perf_counter() - began)
         finally:
             instance.stop()
-        if not self.agent.idle(host, now=datetime.now(UTC)):
-            raise CrossdockError("References are left in the queue though all that were expected were delivered")
-        return seconds
 
     def stages(self) -> dict[str, float]:
         """Seconds of all workers together, and forget them; the sink hears of a batch a moment after its commit."""
@@ -160,23 +168,6 @@ def _put(traffic: Traffic, format_: Format, folder: Path, number: int) -> None:
     hidden = folder / f".{number}"
     hidden.write_bytes(content)
     hidden.rename(folder / format_.mask.replace("*", f"single-{number:09}"))
-
-
-class Nowhere:
-    """An adapter that does nothing with a message but count it."""
-
-    def __init__(self) -> None:
-        self._sent: deque[None] = deque()  # appending is safe from many threads, counting up is not
-
-    @property
-    def sent(self) -> int:
-        return len(self._sent)
-
-    def send(self, message: Message, *, attempt: int) -> None:  # noqa: ARG002
-        self._sent.append(None)
-
-    def close(self) -> None:
-        """Nothing is open."""
 
 
 def _published(connection: psycopg.Connection) -> int:

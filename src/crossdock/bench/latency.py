@@ -110,6 +110,7 @@ def _saturated(lane: _Lane, seconds: float) -> Figures:
 class _Subscriber:
     """Notes when it is called with each message."""
 
+    name = "Partner"
     in_flight = None
 
     def __init__(self) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,8 +22,8 @@ import psycopg
 from crossdock.bench.broken import beside_broken
 from crossdock.bench.ceiling import copy_ceiling, empty, timed
 from crossdock.bench.messagebox import fresh_messagebox
+from crossdock.bench.nowhere import NoService
 from crossdock.host.instance import HostInstance
-from crossdock.host.outcome import Complete, Outcome
 from crossdock.maintenance.schedule import all_jobs
 from crossdock.message.context import Context
 from crossdock.message.message import Message, Part
@@ -169,30 +168,17 @@ def _ceiling(bench: _Bench, batches: Sequence[Interchange]) -> float:
     return rate
 
 
-class _Nowhere:
-    """A service that does nothing with a message but count it."""
-
-    in_flight = None
-
-    def __init__(self) -> None:
-        self.delivered: deque[None] = deque()
-
-    def deliver(self, message: Message, *, attempt: int, now: datetime) -> Outcome:  # noqa: ARG002
-        self.delivered.append(None)
-        return Complete()
-
-
 def _drain(bench: _Bench, *, workers: int) -> float:
     """References per second, claimed, handed to a service and settled, until the queue is empty."""
     references = bench.agent.statistics().ready
     bench.progress(f"delivering {references:,} references with {workers} workers")
-    nowhere = _Nowhere()
+    nowhere = NoService()
     instance = HostInstance(bench.agent, bench.host, lambda _: nowhere, workers=workers)
     began = time.perf_counter()
     instance.start()
     try:
         # Asking the MessageBox would take from what is measured.
-        while len(nowhere.delivered) < references or instance.in_hand:
+        while nowhere.sent < references or instance.in_hand:
             instance.check()
             time.sleep(0.005)
         rate = references / (time.perf_counter() - began)

@@ -121,14 +121,16 @@ def _through(lane: Lane, traffic: Traffic, format_: Format, folder: Path, progre
     messages, different, references, pairs = _count(lane.agent.database)
     expected = traffic.messages * traffic.copies
     progress(f"delivering {references:,} references")
-    delivering = lane.deliver(references)
+    through_port, bare = lane.deliver(references)
     memory.stop()
     delivered = lane.agent.statistics().delivered - delivered_before
     progress("ten files a second")
     latencies = sorted(lane.latency(traffic, format_, folder))
     return {
         "published_per_s": round(traffic.messages / publishing),
-        "delivered_per_s": round(references / delivering),
+        "delivered_per_s": round(through_port),
+        "dequeued_per_s": round(bare),
+        "ratio_to_dequeue": round(through_port / bare, 3) if bare else None,
         "lost": traffic.messages - different + expected - min(pairs, delivered),
         "doubled": messages - different + max(references, delivered) - pairs,
         # A file counts as complete when it has not changed for a while.
@@ -138,7 +140,6 @@ def _through(lane: Lane, traffic: Traffic, format_: Format, folder: Path, progre
         "stages": {
             **{name: round(seconds, 2) for name, seconds in stages.items()},
             "publish_wall": round(publishing, 2),
-            "deliver_wall": round(delivering, 2),
         },
         "peak_memory": memory.peak,
     }

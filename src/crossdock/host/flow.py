@@ -20,6 +20,8 @@ SLOW_SECONDS = 0.1
 _MOST_HELD = 3_000  # what a host instance takes at most: a quick service need not leave anything
 _LEAST, _LEAST_BATCH = 2, 64  # for each delivery at once
 _RATE_SECONDS = 0.25
+# A flow is no longer needed after so many quick deliveries in so long a time: quick enough not to have another soon.
+_QUICK_SECONDS, _QUICK_DELIVERIES, _QUICK_FOR_SECONDS = SLOW_SECONDS / 4, 100, 60.0
 _WORTHWHILE = 4  # claim more for it when one part in so many of its room is free
 
 
@@ -67,6 +69,8 @@ class Share:
 class Flow:
     """Of one service at one host instance. `limit` is how many of its shares may be delivered at once.
 
+    The limit may change. While it is 0 others deliver: nothing is held here, and what is in the queue stays there.
+
     Where it takes `batches`, a share is one, and what is there is dealt out evenly. It is `behind` while more may be in
     the queue than it has room for: then it is claimed for by itself, as many as there is room.
     """
@@ -74,7 +78,7 @@ class Flow:
     def __init__(self, limit: int, pace: float, *, batches: bool = False) -> None:
         self.limit = limit
         self.batches = batches
-        self.behind = False
+        self.behind = limit == 0
         self.pace = pace  # seconds for one delivery, as it was last time
         self._rate = limit / pace  # deliveries per second, as it was lately
         self._since, self._delivered = 0.0, 0  # since when, and how many, for the next rate
@@ -83,6 +87,7 @@ class Flow:
         self._waiting: deque[Share] = deque()
         self._held = 0
         self._refilling = False
+        self._slow_at, self._quick = time.monotonic(), 0  # when it was slow last, and what it has delivered since
 
     @property
     def held(self) -> int:
@@ -118,10 +123,33 @@ class Flow:
             self._delivered += delivered
             if delivered:
                 self.pace = max(seconds / delivered, 1e-6)
+                self._quick += delivered
+            if self.pace > _QUICK_SECONDS:
+                self._was_slow()
             if (passed := time.monotonic() - self._since) > _RATE_SECONDS:
                 self._rate = self._delivered / passed
                 self._since, self._delivered = time.monotonic(), 0
-            return self._waiting.popleft() if self._waiting else None
+            return self._waiting.popleft() if self._waiting and len(self._active) < self.limit else None
+
+    def change(self, limit: int) -> None:
+        """From now on so many at once; `startable` gives those that need not wait any more."""
+        with self._lock:
+            self.limit = limit
+            self.behind = self.behind or limit == 0
+
+    def startable(self) -> list[Share]:
+        """Shares that waited for a limit that has been raised since: else they would begin one by one."""
+        with self._lock:
+            return [self._waiting.popleft() for _ in range(min(len(self._waiting), self.limit - len(self._active)))]
+
+    def lags(self) -> None:
+        """A delivery takes long, whatever the others of its share did."""
+        with self._lock:
+            self._was_slow()
+
+    def needless(self) -> bool:
+        """Whether it has been quick for a while."""
+        return self._quick >= _QUICK_DELIVERIES and time.monotonic() - self._slow_at > _QUICK_FOR_SECONDS
 
     def excess(self) -> list[Share]:
         """Shares for which there is no room, as slow as it has become; they are no longer held here.
@@ -157,7 +185,7 @@ class Flow:
         """These were claimed for the room that was kept; `caught_up`: there were no more."""
         with self._lock:
             self._refilling = False
-            self.behind = not caught_up
+            self.behind = not caught_up or self.limit == 0
             self._held -= room
             return self._take(instance, references)
 
@@ -166,10 +194,13 @@ class Flow:
         with self._lock:
             return self.behind and not self._refilling and self._worthwhile(spare) > 0
 
+    def _was_slow(self) -> None:
+        self._slow_at, self._quick = time.monotonic(), 0
+
     def _take(self, instance: int, references: Sequence[Reference]) -> list[Share]:
         self._held += len(references)
         # Not by the pace alone: where a batch takes as long as one message, that would make them ever smaller.
-        dealt = -(-len(references) // self.limit) if self.batches else 1
+        dealt = -(-len(references) // max(1, self.limit)) if self.batches else 1
         return cut(instance, references, min(LARGEST_SHARE, max(dealt, share_size(self.pace))), self)
 
     def _worthwhile(self, spare: int) -> int:
@@ -182,6 +213,8 @@ class Flow:
 
     def _most(self) -> int:
         """About a second's work, and enough to keep everybody busy."""
+        if self.limit == 0:
+            return 0
         passed = time.monotonic() - self._since
         hangs = self._active and passed > 2 * _RATE_SECONDS
         rate = self._delivered / passed if hangs else self._rate

@@ -1,18 +1,20 @@
 """The flows of a host instance: which services have one, and how much all of them hold together.
 
-A quick service has none. One that has been slow, takes only so many at once or likes batches has its own, and keeps it
-while it is deployed as it was.
+A quick service has none. One that takes only so many at once or likes batches has its own while it is deployed as it
+was; one that has been slow, until it has been quick for a while.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from threading import Lock
 from typing import Protocol
 
 from crossdock.errors import TransientError
 from crossdock.host.flow import Flow
 from crossdock.host.outcome import BatchService, Service
+from crossdock.host.siblings import Siblings
 
 IN_FLIGHT = 8
 _ROOM = 2_000
@@ -30,9 +32,10 @@ class Flows:
 
     def __init__(self, services: Services) -> None:
         self._services = services
+        self._siblings = Siblings()
         self._lock = Lock()
         self._known: dict[int, tuple[Service, Flow | None]] = {}
-        self._leaving: set[Flow] = set()  # of services that are gone; something may still wait in them
+        self._leaving: set[Flow] = set()  # of services that are gone or quick again; something may still wait in them
 
     def of(self, service_id: int) -> Flow | None:
         """None for a service that needs none."""
@@ -47,7 +50,8 @@ class Flows:
             return None
         if known is None or known[0] is not service:
             with self._lock:
-                known = service, self._new(service, None if known is None else known[1])
+                _, before = self._known.get(service_id, (None, None))
+                known = service, self._new(service, before)
                 self._known[service_id] = known
         return known[1]
 
@@ -56,7 +60,24 @@ class Flows:
         with self._lock:
             known = self._known.get(service_id)
             if known is not None and known[1] is None:
-                self._known[service_id] = known[0], Flow(known[0].in_flight or IN_FLIGHT, seconds)
+                flow = self._shared(known[0]) or Flow(self._limit(known[0]), seconds)
+                self._known[service_id] = known[0], flow
+
+    def forget_needless(self) -> None:
+        """Services that were slow and are quick again share the workers; what waits in their flows ends there."""
+        with self._lock:
+            slow = [(id_, service, flow) for id_, (service, flow) in self._known.items() if flow is not None]
+            needless = {flow for _, service, flow in slow if flow.needless() and not _needs_flow(service)}
+            self._leaving |= needless
+            self._known |= {id_: (service, None) for id_, service, flow in slow if flow in needless}
+
+    def share(self, instance: int, living: Sequence[int]) -> None:
+        """What a service says it takes at once is shared with these instances of the host."""
+        with self._lock:
+            self._siblings.look(instance, living)
+            for service, flow in self._known.values():
+                if flow is not None:
+                    flow.change(self._limit(service))
 
     def all(self) -> set[Flow]:
         with self._lock:
@@ -83,18 +104,34 @@ class Flows:
         return max(0, _ROOM - self.held)
 
     def _new(self, service: Service, before: Flow | None) -> Flow | None:
-        batches = isinstance(service, BatchService) and service.batches
-        # A port and the same port in a group are one service under two ids: together they take so many at once.
-        shared = next((flow for other, flow in self._known.values() if other is service and flow is not None), before)
+        shared = self._shared(service) or before
         if shared is not None:
-            shared.limit, shared.batches = service.in_flight or IN_FLIGHT, batches
+            shared.change(self._limit(service))
+            shared.batches = _likes_batches(service)
             return shared
-        if not batches and service.in_flight is None:
+        if not _needs_flow(service):
             return None
-        return Flow(service.in_flight or IN_FLIGHT, _HOPED_SECONDS, batches=batches)
+        return Flow(self._limit(service), _HOPED_SECONDS, batches=_likes_batches(service))
+
+    def _shared(self, service: Service) -> Flow | None:
+        """A port and the same port in a group are one service under two ids: together they take so many at once."""
+        return next((flow for other, flow in self._known.values() if other is service and flow is not None), None)
+
+    def _limit(self, service: Service) -> int:
+        """Our part of what it says; one that says nothing is only kept from taking all workers here."""
+        return IN_FLIGHT if service.in_flight is None else self._siblings.share(service.in_flight, service.name)
 
     def _forget(self, service_id: int) -> None:
         with self._lock:
             _, flow = self._known.pop(service_id, (None, None))
             if flow is not None:
                 self._leaving.add(flow)
+
+
+def _needs_flow(service: Service) -> bool:
+    """Whether it has one from the start, however quick it is."""
+    return service.in_flight is not None or _likes_batches(service)
+
+
+def _likes_batches(service: Service) -> bool:
+    return isinstance(service, BatchService) and service.batches

@@ -79,7 +79,6 @@ class HostInstance:
             self._stopping,
             self._settled,
             self._publisher.publish,
-            self._broken.set,
         )
         self._workers = Workers(
             agent,
@@ -91,6 +90,7 @@ class HostInstance:
             stopping=self._stopping,
             settled=self._settled,
             wake=self._wake,
+            lives=self._lives,
             thread=self._thread,
         )
         self._keeper = self._thread("keep", self._keep)
@@ -143,7 +143,7 @@ class HostInstance:
         while not self._stopping.is_set():
             try:
                 self._begin_anew_if_broken()
-                self._lifeline.hold()
+                self._hold_life()
                 if not started:
                     for thread in self._claimers:
                         thread.start()
@@ -166,9 +166,24 @@ class HostInstance:
             self._lifeline.end()
             self._broken.clear()
 
+    def _hold_life(self) -> None:
+        """Of a new life the others are to know before anything is claimed in it."""
+        before = self._lifeline.instance
+        self._lifeline.hold()
+        if self._lifeline.instance != before:
+            self._share()
+
+    def _share(self) -> None:
+        self._workers.share(self._lifeline.instance, self._lifeline.living())
+
+    def _lives(self, instance: int) -> bool:
+        """Whether this is our life still, as far as we know."""
+        return instance == self._lifeline.instance and not self._broken.is_set()
+
     def _upkeep(self) -> None:
         """Say how it goes; bring back what is due, what the dead left behind, and lines that may go on."""
         self._lifeline.check(self._state(), self._held)
+        self._share()
         self._has_lines = self._agent.has_lines(self._host_id)
         if self._has_lines:
             self._agent.unblock_lines(self._host_id)
@@ -241,7 +256,8 @@ class HostInstance:
             self._workers.hand_over(instance, references)
         others = 0
         if self._has_lines:
-            ordered = self._hold(self._agent.dequeue_ordered(self._host_id, instance, limit=_LINE_BATCH, now=now))
+            take = partial(self._agent.dequeue_ordered, self._host_id, instance, limit=_LINE_BATCH, now=now)
+            ordered = self._hold(take(but=self._workers.lines))
             if ordered:
                 self._workers.hand_over_line(instance, ordered)
             others += len(ordered)

@@ -17,9 +17,13 @@ class Complete:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Delivered, and this is what the partner answered: published in the transaction that settles the delivery."""
+    """Delivered, and this is what the partner answered: published in the transaction that settles the delivery.
+
+    If it cannot be published the delivery is suspended, and `stops` is as there.
+    """
 
     messages: tuple[Message, ...]
+    stops: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +61,12 @@ class Service(Protocol):
     """Whoever is given messages: a send port. Threads share it."""
 
     @property
+    def name(self) -> str:
+        """The same in every process."""
+
+    @property
     def in_flight(self) -> int | None:
-        """How many deliveries it takes at once; None if it does not say."""
+        """How many deliveries it takes at once, from all instances of its host; None if it does not say."""
 
     def deliver(self, message: Message, *, attempt: int, now: datetime) -> Outcome:
         """Deliver one message; `attempt` counts the attempts before this one."""

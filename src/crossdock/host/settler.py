@@ -21,6 +21,7 @@ from crossdock.receive.interchange import Interchange, Settled
 
 _BATCHES = 200
 _RECONNECT_SECONDS = 0.5
+_UNPUBLISHED = "What came of it could not be published before this process had to stop."
 
 logger = logging.getLogger(__name__)
 
@@ -30,19 +31,20 @@ _Told = tuple[Reference, Outcome | None]
 
 @dataclass(slots=True)
 class _Settlement:
-    """What is to be recorded for one instance."""
+    """What is to be recorded for one instance. `claims`: an answer may be lost, and then it is recorded again."""
 
     completed: list[int] = field(default_factory=list)
     retried: list[tuple[int, datetime, str]] = field(default_factory=list)
     postponed: list[tuple[int, datetime, str]] = field(default_factory=list)
     suspended: list[tuple[int, str]] = field(default_factory=list)
     untried: list[int] = field(default_factory=list)
+    claims: dict[int, int] = field(default_factory=dict)
 
 
 class Settler:
     """`run` is for a thread of its own, until `end`. `settled` hears how many references are done with.
 
-    `publish` is done when what it was given is committed. `lost` hears that it is not known what became of claims.
+    `publish` is done when what it was given is committed.
     """
 
     def __init__(
@@ -53,7 +55,6 @@ class Settler:
         stopping: Event,
         settled: Callable[[int], None],
         publish: Callable[[Interchange], object],
-        lost: Callable[[], None],
     ) -> None:
         self._agent = agent
         self._host_id = host_id
@@ -61,7 +62,6 @@ class Settler:
         self._stopping = stopping
         self._settled = settled
         self._publish_now = publish
-        self._lost = lost
         self._outcomes: SimpleQueue[tuple[int, Sequence[_Told]] | None] = SimpleQueue()
 
     def put(self, instance: int, delivered: Sequence[Delivered]) -> None:
@@ -84,31 +84,30 @@ class Settler:
                     _add(settlements[instance], reference, outcome)
             for instance, settlement in settlements.items():
                 self.persist(partial(self._record, instance, settlement))
-                self._give_back(instance, settlement.untried)
             self._settled(sum(len(delivered) for _, delivered in outcomes))
 
     def publish(self, instance: int, reference: Reference, outcome: Outcome) -> Outcome | None:
         """Publish what settles the reference by itself; gives what is left to be recorded, if anything."""
         match outcome:
-            case Answer(messages):
-                return self._publish(instance, reference, messages, delivered=True)
+            case Answer(messages, stops):
+                return self._publish(instance, reference, messages, delivered=True, stops=stops)
             case Suspend(reason, stops, Message() as report):
                 if self._wanted(report):
-                    return self._publish(instance, reference, (report,), delivered=False)
+                    return self._publish(instance, reference, (report,), delivered=False, stops=stops)
                 return Suspend(reason, stops)
             case _:
                 return outcome
 
-    def persist(self, record: Callable[[], None]) -> None:
+    def persist(self, record: Callable[[], None]) -> bool:
         """What was delivered must be recorded: keep trying while PostgreSQL is away, unless we have to stop."""
         while True:
             try:
                 record()
-                return
+                return True
             except TransientError as error:
                 if self._stopping.is_set():
                     logger.warning("An outcome is not recorded, so the message will be delivered again: %s", error)
-                    return
+                    return False
                 self._stopping.wait(_RECONNECT_SECONDS)
 
     def _next(self) -> list[tuple[int, Sequence[_Told]]] | None:
@@ -126,18 +125,12 @@ class Settler:
         return found
 
     def _record(self, instance: int, settlement: _Settlement) -> None:
-        now = self._clock()
+        now, claims = self._clock(), settlement.claims
         self._agent.complete(self._host_id, instance, settlement.completed, now=now)
-        self._agent.retry(self._host_id, instance, settlement.retried, now=now)
-        self._agent.postpone(self._host_id, instance, settlement.postponed, now=now)
-        self._agent.suspend(self._host_id, instance, settlement.suspended, now=now)
-
-    def _give_back(self, instance: int, untried: Sequence[int]) -> None:
-        """Not tried again: if it was done after all, they may be claimed anew, and be at work when it is repeated."""
-        try:
-            self._agent.give_back(self._host_id, instance, untried)
-        except TransientError:
-            self._lost()
+        self._agent.retry(self._host_id, instance, settlement.retried, now=now, claims=claims)
+        self._agent.postpone(self._host_id, instance, settlement.postponed, now=now, claims=claims)
+        self._agent.suspend(self._host_id, instance, settlement.suspended, now=now, claims=claims)
+        self._agent.give_back(self._host_id, instance, settlement.untried, claims=claims)
 
     def _wanted(self, message: Message) -> bool:
         """Whether anybody subscribes to it; if we cannot know now, nobody does."""
@@ -148,17 +141,18 @@ class Settler:
             return False
 
     def _publish(
-        self, instance: int, reference: Reference, messages: tuple[Message, ...], *, delivered: bool
+        self, instance: int, reference: Reference, messages: tuple[Message, ...], *, delivered: bool, stops: bool
     ) -> Outcome | None:
         settles = Settled(self._host_id, instance, reference.sequence, delivered)
         interchange = Interchange(None, None, self._host_id, messages, settles=settles)
         try:
-            self.persist(lambda: self._published(interchange))
+            if not self.persist(lambda: self._published(interchange)):
+                return Retry(self._clock(), _UNPUBLISHED)  # in a line nothing may come before it
         except CrossdockError as error:
-            return Suspend(f"What came of it cannot be published: {error}")
+            return Suspend(f"What came of it cannot be published: {error}", stops)
         except Exception as error:
             logger.exception("What came of a delivery cannot be published")
-            return Suspend(f"What came of it cannot be published: {type(error).__name__}: {error}")
+            return Suspend(f"What came of it cannot be published: {type(error).__name__}: {error}", stops)
         return None
 
     def _published(self, interchange: Interchange) -> None:
@@ -166,6 +160,7 @@ class Settler:
 
 
 def _add(settlement: _Settlement, reference: Reference, outcome: Outcome | None) -> None:
+    settlement.claims[reference.sequence] = reference.claim
     match outcome:
         case None:
             settlement.untried.append(reference.sequence)

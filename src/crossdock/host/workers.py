@@ -36,7 +36,10 @@ logger = logging.getLogger(__name__)
 
 
 class Workers:
-    """`settled` hears how many references are done with; `wake`, that there may be more to claim."""
+    """`settled` hears how many references are done with; `wake`, that there may be more to claim.
+
+    `lives` says whether what was claimed under an instance is still ours alone.
+    """
 
     def __init__(
         self,
@@ -50,6 +53,7 @@ class Workers:
         stopping: Event,
         settled: Callable[[int], None],
         wake: Callable[[], None],
+        lives: Callable[[int], bool],
         thread: Callable[[str, Callable[[], None]], Thread],
     ) -> None:
         self._agent = agent
@@ -62,9 +66,11 @@ class Workers:
         self._stopping = stopping
         self._settled = settled
         self._wake = wake
+        self._lives = lives
         self._thread = thread
         self._ready: SimpleQueue[Share | None] = SimpleQueue()
         self._at_work: dict[int, Share] = {}
+        self._lines: set[int] = set()
         self._threads: list[Thread] = []
         self._pace = 1.0  # seconds for one delivery of a quick service, as it was last time
 
@@ -127,7 +133,13 @@ class Workers:
 
     def hand_over_line(self, instance: int, references: Sequence[Reference]) -> None:
         """Deliver these in their order, under the lease of their line."""
+        self._lines.add(references[0].line)
         self._ready.put(Share(instance, references))
+
+    @property
+    def lines(self) -> Sequence[int]:
+        """Those in hand: their lease is not known to be given up."""
+        return list(self._lines)
 
     def tend(self) -> None:
         """Now and then: let nobody wait behind a slow delivery, and have as many workers as are not held up."""
@@ -143,16 +155,25 @@ class Workers:
             if time.monotonic() - share.began <= SLOW_SECONDS:
                 continue
             slow += not waits
+            if share.flow is not None:
+                share.flow.lags()
             if share.flow is None and current.line == 0:
                 self._flows.slow(current.service_id, time.monotonic() - share.began)
                 self.hand_over(share.instance, share.take_rest())
             elif share.flow is not None and not share.flow.batches:
                 for single in cut(share.instance, share.take_rest(), 1, share.flow):
                     self._ready.put(single)
+        self._flows.forget_needless()
         for flow in self._flows.all():
+            for share in flow.startable():
+                self._ready.put(share)
             for excess in flow.excess():
                 self._settler.give_back(excess.instance, excess.references)
         self._grow(min(MOST_WORKERS, count + slow))
+
+    def share(self, instance: int, living: Sequence[int]) -> None:
+        """These instances of the host live, ours among them: what a port takes at once is for all of them together."""
+        self._flows.share(instance, living)
 
     @property
     def patience(self) -> float:
@@ -292,7 +313,7 @@ class Workers:
             return None
 
     def _deliver_line(self, share: Share) -> None:
-        """In order, until one has to wait or stops the line, or the instance stops; then the lease is given up."""
+        """In order, until one has to wait or stops the line, or the instance ends; then the lease is given up."""
         completed: list[int] = []
         suspended: list[tuple[int, str]] = []
         failed: Retry | Postpone | None = None
@@ -300,7 +321,7 @@ class Workers:
         line = share.references[0].line
         total = len(share.references)
         tried = 0
-        while not self._stopping.is_set() and stopped_by is None and (reference := share.take()) is not None:
+        while stopped_by is None and self._goes_on(share) and (reference := share.take()) is not None:
             outcome = self._deliver(share.instance, reference)
             if isinstance(outcome, Retry | Postpone):
                 failed = outcome
@@ -324,8 +345,13 @@ class Workers:
         )
         settle = partial(self._agent.settle_line, self._host_id, share.instance, line, settled, now=self._clock())
         self._settler.persist(settle)
+        self._lines.discard(line)
         self._settled(total)
         self._wake()  # somebody may take the line again
+
+    def _goes_on(self, share: Share) -> bool:
+        """Where the lease is gone with the life of the instance, somebody else may be at work on the line."""
+        return not self._stopping.is_set() and self._lives(share.instance)
 
     # Stopping
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, Self
 from uuid import UUID
 
 import psycopg
@@ -52,7 +52,7 @@ class Agent(Ledger, Suspensions, Subscriptions, Cleanup):
         self._loading = Lock()
         self._ids = _MessageIds(self)
 
-    def __enter__(self) -> Agent:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

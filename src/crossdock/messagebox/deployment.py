@@ -92,6 +92,7 @@ def deploy(connection: psycopg.Connection, deployment: Deployment) -> bool:
     _deploy_groups(connection, deployment)
     _deploy_ports(connection, deployment, moved[0])
     settle_members(connection, moved[0])
+    _refuse_unanswerable(connection)
     return True
 
 
@@ -242,6 +243,21 @@ def _refuse_foreign(
             f"{kind} {taken[0]!r} already belongs to application {taken[1]!r}; names are unique in the whole group. "
             "Rename it, or use another --home."
         )
+
+
+def _refuse_unanswerable(connection: psycopg.Connection) -> None:
+    """Also of other applications: this one may have taken a label from their host."""
+    found = connection.execute(statement("list_unanswerable")).fetchone()
+    if found is not None:
+        raise ApplicationError(unanswerable(*found))
+
+
+def unanswerable(location: str, host: str, labels: Sequence[str]) -> str:
+    """Why a two-way location cannot be deployed at a host that lacks these labels."""
+    return (
+        f"receive location {location!r}: it is two-way, and its host {host!r} lacks the label {', '.join(labels)} "
+        "that its requests carry, so no answer could be given to it; give the host the label too"
+    )
 
 
 def _stored_groups(filter_: Filter) -> list[list[Any]]:

@@ -9,14 +9,18 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable
+from typing import TypeVar
 
 import psycopg
 
 from crossdock.errors import TransientError
+from crossdock.messagebox.statement import statement
 
 INSTANCE_LOCK = 0x0C05_5D0F
 # Everybody who keeps a copy of the configuration listens here.
 EPOCH_CHANNEL = "crossdock_epoch"
+
+_Used = TypeVar("_Used")
 
 
 class Lifeline:
@@ -36,8 +40,12 @@ class Lifeline:
         self._connection = None
         try:
             connection = self._connect()
-            self.instance = self._register(connection)
-            connection.execute(f"LISTEN {channel(self._host_id)}")
+            try:
+                self.instance = self._register(connection)
+                connection.execute(f"LISTEN {channel(self._host_id)}")
+            except BaseException:
+                connection.close()
+                raise
         except psycopg.OperationalError as error:
             raise TransientError(f"The MessageBox cannot be reached: {error}") from error
         self._connection = connection
@@ -46,6 +54,12 @@ class Lifeline:
         """Say how the instance is. So a lost connection, and with it a lost lock, is noticed even if nobody waits."""
         said = "UPDATE host_instance SET seen_at = now(), state = %s, in_hand = %s WHERE id = %s"
         self._guarded(lambda connection: connection.execute(said, [state, in_hand, self.instance]))
+
+    def living(self) -> list[int]:
+        """The ids of the instances of this host and service class that live, the oldest first."""
+        whose = {"host": self._host_id, "class": self._class, "lock": INSTANCE_LOCK}
+        found = self._guarded(lambda connection: connection.execute(statement("list_living"), whose).fetchall())
+        return [id_ for (id_,) in found]
 
     def wait(self, seconds: float) -> bool:
         """Until a message arrives for the host (True), or the time is over."""
@@ -56,7 +70,7 @@ class Lifeline:
         if self._connection is not None and not self._connection.closed:
             self._connection.close()
 
-    def _guarded(self, use: Callable[[psycopg.Connection], object]) -> object:
+    def _guarded(self, use: Callable[[psycopg.Connection], _Used]) -> _Used:
         assert self._connection is not None
         try:
             return use(self._connection)

@@ -33,8 +33,11 @@ _BLOCK = ("blocked_until", "blocked_by", "reason")
 _FOR_GOOD = datetime.max.replace(tzinfo=UTC)
 # So few references are claimed together with their messages.
 FEW = 20
-_CLAIM_COLUMNS = 8
+_CLAIM_COLUMNS = 9
 _EVERYTHING = {"services": "{}", "only": False}
+_Claims = Mapping[int, int]
+_ANY: _Claims = {}
+_Later = tuple[int, datetime, str]
 # Larger parts are fetched when they are read: a batch of claims must not fill the memory.
 _HELD_BYTES = 64 * 1024
 
@@ -185,13 +188,16 @@ class Queues(Database):
         """Whether any service of the host is ordered, or was: only then there is something to take in order."""
         return bool(self._query(f"SELECT FROM ordered_line WHERE host_id = {host_id:d} LIMIT 1"))
 
-    def dequeue_ordered(self, host_id: int, instance: int, *, limit: int, now: datetime) -> list[Reference]:
+    def dequeue_ordered(
+        self, host_id: int, instance: int, *, limit: int, now: datetime, but: Collection[int] = ()
+    ) -> list[Reference]:
         """Take the lease of one ordered service and claim its first references; nothing if there is none to take.
 
-        They are to be delivered one after the other; `settle_line` gives the lease up.
+        They are to be delivered one after the other; `settle_line` gives the lease up. Its answer may be lost: not to
+        take a line anew before it has come, the caller leaves out (`but`) the lines it has in hand.
         """
         with self._claiming() as connection, connection.transaction():
-            parameters = {"host": host_id, "instance": instance, "limit": limit, "now": now}
+            parameters = {"host": host_id, "instance": instance, "limit": limit, "now": now, "but": array_text(but)}
             line = connection.execute(host_statement("take_line", host_id), parameters).fetchone()
             if line is None:
                 return []
@@ -222,22 +228,22 @@ class Queues(Database):
             self._host_run("complete", _settlement(host_id, instance, sequences, now))
 
     def retry(
-        self, host_id: int, instance: int, outcomes: Sequence[tuple[int, datetime, str]], *, now: datetime
+        self, host_id: int, instance: int, outcomes: Sequence[_Later], *, now: datetime, claims: _Claims = _ANY
     ) -> None:
-        """Try these again later: (sequence, due, reason)."""
-        self._put_aside(host_id, instance, outcomes, now, tried=True)
+        """Try these again later: (sequence, due, reason). Where `claims` says which claim is meant, only if it is."""
+        self._put_aside(host_id, instance, outcomes, now, claims, tried=True)
 
     def postpone(
-        self, host_id: int, instance: int, outcomes: Sequence[tuple[int, datetime, str]], *, now: datetime
+        self, host_id: int, instance: int, outcomes: Sequence[_Later], *, now: datetime, claims: _Claims = _ANY
     ) -> None:
         """The same for what has not been tried: it keeps the count of its attempts."""
-        self._put_aside(host_id, instance, outcomes, now, tried=False)
+        self._put_aside(host_id, instance, outcomes, now, claims, tried=False)
 
     def _put_aside(
-        self, host_id: int, instance: int, outcomes: Sequence[tuple[int, datetime, str]], now: datetime, *, tried: bool
+        self, host_id: int, instance: int, outcomes: Sequence[_Later], now: datetime, claims: _Claims, *, tried: bool
     ) -> None:
         if outcomes:
-            parameters = _settlement(host_id, instance, [sequence for sequence, _, _ in outcomes], now)
+            parameters = _settlement(host_id, instance, [sequence for sequence, _, _ in outcomes], now, claims)
             parameters |= {
                 "due_at": [due for _, due, _ in outcomes],
                 "reason": [storable(why) for _, _, why in outcomes],
@@ -247,11 +253,18 @@ class Queues(Database):
                 connection.execute(host_statement("retry", host_id), parameters)
 
     def suspend(
-        self, host_id: int, instance: int, outcomes: Sequence[tuple[int, str]], *, now: datetime, kind: str = "send"
+        self,
+        host_id: int,
+        instance: int,
+        outcomes: Sequence[tuple[int, str]],
+        *,
+        now: datetime,
+        kind: str = "send",
+        claims: _Claims = _ANY,
     ) -> None:
         """Suspend these: (sequence, reason). `kind` is `response` for one that nobody waits for any more."""
         if outcomes:
-            parameters = _settlement(host_id, instance, [sequence for sequence, _ in outcomes], now)
+            parameters = _settlement(host_id, instance, [sequence for sequence, _ in outcomes], now, claims)
             parameters |= {"reason": [storable(why) for _, why in outcomes], "kind": kind}
             self._host_run("suspend", parameters)
 
@@ -260,10 +273,10 @@ class Queues(Database):
         [(busy,)] = self._claiming_rows("busy", {"host": host_id, "now": now})
         return not busy
 
-    def give_back(self, host_id: int, instance: int, sequences: Sequence[int]) -> None:
+    def give_back(self, host_id: int, instance: int, sequences: Sequence[int], *, claims: _Claims = _ANY) -> None:
         """Put claimed references back as they were: they have not been tried."""
         if sequences:
-            parameters = {"host": host_id, "instance": instance, "sequence": array_text(sequences), "tried": None}
+            parameters = _settlement(host_id, instance, sequences, None, claims) | {"tried": None}
             with self._services_held_still() as connection:
                 connection.execute(host_statement("give_back", host_id), parameters)
             self._lower_marks(host_id, min(sequences))
@@ -363,16 +376,20 @@ class Queues(Database):
         missing = {row[2] for row in rows} - messages.keys()
         messages |= self.messages(list(missing)) if missing else {}
         return [
-            Reference(sequence, service, attempt, messages[message], line, instance, subscription)
-            for _, sequence, message, subscription, service, attempt, line, instance, *_ in rows
+            Reference(sequence, service, attempt, messages[message], line, instance, subscription, claim)
+            for _, sequence, message, subscription, service, attempt, line, instance, claim, *_ in rows
             if message in messages  # else we were taken for dead meanwhile, and somebody else is done with it
         ]
 
 
-def _settlement(host_id: int, instance: int, sequences: Sequence[int], now: datetime) -> dict[str, Any]:
-    return {"host": host_id, "instance": instance, "sequence": array_text(sequences), "now": now}
+def _settlement(
+    host_id: int, instance: int, sequences: Sequence[int], now: datetime | None, claims: _Claims = _ANY
+) -> dict[str, Any]:
+    claim = array_text(claims.get(sequence, 0) for sequence in sequences)
+    return {"host": host_id, "instance": instance, "sequence": array_text(sequences), "claim": claim, "now": now}
 
 
 def _settle(connection: psycopg.Connection, verb: str, parameters: dict[str, Any], sequences: Sequence[int]) -> None:
     if sequences:
-        connection.execute(host_statement(verb, parameters["host"]), {**parameters, "sequence": array_text(sequences)})
+        settled = _settlement(parameters["host"], parameters["instance"], sequences, parameters["now"])
+        connection.execute(host_statement(verb, parameters["host"]), parameters | settled)

@@ -42,7 +42,7 @@ class Reference:
     """A claim on one message for one service. `attempt` counts the attempts before this one.
 
     `line` is not 0 where it is one of an ordered service, or only for this host instance. `instance` is the running
-    instance it is for, if its subscription is one of an instance.
+    instance it is for, if its subscription is one of an instance. `claim` tells this claim from those before and after.
     """
 
     sequence: int
@@ -52,6 +52,7 @@ class Reference:
     line: int = 0
     instance: UUID | None = None
     subscription_id: int = 0
+    claim: int = 0
 
 
 @dataclass(frozen=True, slots=True)

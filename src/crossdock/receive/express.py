@@ -12,6 +12,7 @@ from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Any, Protocol
 
+from crossdock.adapter.http_guard import is_header
 from crossdock.adapter.http_server import Answer, Request
 from crossdock.errors import CrossdockError, TransientError
 from crossdock.message.message import Message, MessageId
@@ -21,6 +22,7 @@ from crossdock.receive.interchange import Interchange
 from crossdock.receive.location import ReceiveLocation
 
 ANSWERED = "HTTP.ContentType"
+_BYTES = "application/octet-stream"
 
 
 class Responder(Protocol):
@@ -75,7 +77,7 @@ class HttpLocation:
         interchange = await loop.run_in_executor(self._executor, self._received, request)
         if not interchange.messages:
             reasons = [failure.reason for failure in interchange.failures]
-            return _error(400, reasons[0] if reasons else "there is no message in it")
+            return _error(400, _of_body(reasons[0]) if reasons else "there is no message in it")
         if self._location.definition.two_way:
             return await self._answer(interchange)
         await self._publish(interchange)
@@ -96,6 +98,13 @@ class HttpLocation:
     async def _answer(self, interchange: Interchange) -> Answer:
         if len(interchange.messages) + len(interchange.failures) > 1:
             return _error(400, "a request is one message, and there is more than one in it")
+        [message] = interchange.messages
+        if message.context.promoted.get("ErrorReport.FailureCode") == "receive":
+            await self._publish(interchange)  # for whoever looks after failures, who does not answer
+            return _error(400, _of_body(str(message.context.get("ErrorReport.Description"))))
+        return await self._answered(interchange)
+
+    async def _answered(self, interchange: Interchange) -> Answer:
         service = response_service(self._location.definition.port)
         try:
             response = await self._responder.request(_request(interchange), service, timeout=self._timeout)
@@ -107,14 +116,12 @@ class HttpLocation:
             loop = asyncio.get_running_loop()
             outgoing = await loop.run_in_executor(self._executor, self._response.execute, response.message)
             body = await loop.run_in_executor(self._executor, lambda: outgoing.body)
+            return Answer(200, body, _answer_headers(outgoing), sent=response.sent, lost=response.lost)
         except BaseException as error:
             response.lost()
             if isinstance(error, CrossdockError) and not isinstance(error, TransientError):
                 return _error(502, f"the answer cannot be used: {error}")
             raise
-        type_ = str(outgoing.context.get(ANSWERED) or "application/octet-stream")
-        headers = {"content-type": type_, "x-crossdock-message-id": str(outgoing.id)}
-        return Answer(200, body, headers, sent=response.sent, lost=response.lost)
 
 
 def response_service(port: str) -> str:
@@ -122,11 +129,23 @@ def response_service(port: str) -> str:
     return f"{port}.response"
 
 
+def _answer_headers(response: Message) -> dict[str, str]:
+    """A type that no header can carry, which a partner may have given, is not passed on."""
+    type_ = str(response.context.get(ANSWERED) or "")
+    known = type_ != "" and is_header("content-type", type_)
+    return {"content-type": type_ if known else _BYTES, "x-crossdock-message-id": str(response.id)}
+
+
 def _request(interchange: Interchange) -> Interchange:
     """The one message in it, marked: only one partner may answer."""
     [message] = interchange.messages
     marked = Message(message.id, message.context.write("BTS.IsRequestResponse", True), message.parts)
     return replace(interchange, messages=(marked,))
+
+
+def _of_body(reason: str) -> str:
+    """Pipelines speak of the file they read; here it was the body of a request."""
+    return reason.replace("the file", "the body")
 
 
 def _json(status: int, document: Any) -> Answer:

@@ -14,6 +14,7 @@ from crossdock.message.message import Message
 
 LOCATION, TYPE = "BTS.OutboundTransportLocation", "BTS.OutboundTransportType"
 _BY_SCHEME = {"file": "file", "http": "http", "https": "http"}
+_FILE_URL = "file://"
 _MOST_KEPT = 64
 
 
@@ -29,7 +30,8 @@ def destination(message: Message) -> tuple[str, str]:
         chosen = _BY_SCHEME[scheme]
     else:
         raise TerminalError(f"the scheme of {LOCATION} names no adapter; say which in {TYPE}")
-    return chosen, address.removeprefix("file://") if chosen == "file" else address
+    is_url = chosen == "file" and address[: len(_FILE_URL)].lower() == _FILE_URL
+    return chosen, address[len(_FILE_URL) :] if is_url else address
 
 
 class Transports:

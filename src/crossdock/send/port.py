@@ -73,6 +73,10 @@ class SendPort:
         return cls(definition, send_pipeline(definition.pipeline), response, new_id)
 
     @property
+    def name(self) -> str:
+        return self.definition.name
+
+    @property
     def in_flight(self) -> int | None:
         return self.definition.in_flight
 
@@ -101,7 +105,8 @@ class SendPort:
             reply = self._adapter(message).send(outgoing, attempt=attempt)
             if self.response is None:
                 return Complete()
-            return Answer(responses(self.definition.name, self.response, message, reply, self.new_id))
+            answer = responses(self.definition.name, self.response, message, reply, self.new_id)
+            return Answer(answer, stops=self.definition.stop_on_failure)
         except CrossdockError as error:
             return self._failed(message, error, attempt, now)
         except Exception as error:
@@ -118,6 +123,8 @@ class SendPort:
                 outgoing[position] = self.pipeline.execute(message)
             except CrossdockError as error:
                 problems[position] = error
+            except Exception as error:
+                problems[position] = self._unexpected(error)
         problems |= zip(outgoing, self._send_batch(list(outgoing.values())), strict=True)
         outcomes: list[Outcome] = []
         for position, (message, attempt) in enumerate(messages):
@@ -135,7 +142,10 @@ class SendPort:
         except CrossdockError as error:
             return [error] * len(messages)
         except Exception as error:
-            return [self._unexpected(error)] * len(messages)
+            if len(messages) == 1:
+                return [self._unexpected(error)]
+            # One of them shows a bug, and the others need not suffer for it.
+            return [outcome for message in messages for outcome in self._send_batch([message])]
 
     def _unexpected(self, error: Exception) -> TerminalError:
         """A bug is a failure like another: it stops a line that is to stop, and is routed where failures are."""

@@ -17,13 +17,17 @@ TOKEN, DIRECT = "BTS.EpmRRCorrelationToken", "BTS.RouteDirectToTP"
 def responses(
     port: str, pipeline: ReceivePipeline, request: Message, reply: Reply | None, new_id: Callable[[], MessageId]
 ) -> tuple[Message, ...]:
-    """The messages in an answer. One that cannot be read is a TransientError: the partner may do better next time."""
+    """The messages in an answer. One that cannot be read is a TransientError: the partner may do better next time.
+
+    They carry the labels of the request: what is said about a patient is as much to be protected as the question.
+    """
     if reply is None:
         raise TransientError("the partner gives no answer")
     documents = pipeline.execute(reply.body)
     failed = next((document.error for document in documents if document.error is not None), None)
     if failed is not None:
-        raise TransientError(f"the answer cannot be used: {failed}")
+        # Pipelines speak of the file they read.
+        raise TransientError(f"the answer cannot be used: {str(failed).replace('the file', 'it')}")
     ids = [new_id() for _ in documents]
     made = []
     for position, (id_, document) in enumerate(zip(ids, documents, strict=True), start=1):
@@ -41,7 +45,7 @@ def responses(
             "BTS.MessageID": str(id_),
             "BTS.RequestMessageID": str(request.id),
         }
-        made.append(Message(id_, Context(promoted, written), (Part("body", document.body),)))
+        made.append(Message(id_, Context(promoted, written, request.context.labels), (Part("body", document.body),)))
     return tuple(made)
 
 

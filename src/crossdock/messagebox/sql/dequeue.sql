@@ -24,4 +24,5 @@ INSERT INTO {claimed} (host_id, sequence, priority, message_id, subscription_id,
 SELECT host_id, sequence, priority, message_id, subscription_id, service_id, attempt, line, instance_id,
        %(instance)s, %(now)s
   FROM ready
-RETURNING priority, sequence, message_id, subscription_id, service_id, attempt, line, instance_id;
+RETURNING priority, sequence, message_id, subscription_id, service_id, attempt, line, instance_id,
+          xmin::text::bigint AS claim;

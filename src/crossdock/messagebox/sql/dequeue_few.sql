@@ -23,7 +23,8 @@ WITH ready AS (
     SELECT host_id, sequence, priority, message_id, subscription_id, service_id, attempt, line, instance_id,
            %(instance)s, %(now)s
       FROM ready
-    RETURNING priority, sequence, message_id, subscription_id, service_id, attempt, line, instance_id
+    RETURNING priority, sequence, message_id, subscription_id, service_id, attempt, line, instance_id,
+              xmin::text::bigint AS claim
 )
 SELECT taken.*, message.context, message.name, message.body
   FROM taken

@@ -1,0 +1,163 @@
+"""What a port takes at once: all instances of its host together keep to it, and whoever is left goes on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from threading import Event, Lock
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crossdock.host.outcome import Complete, Outcome
+from crossdock.host.siblings import Siblings
+from crossdock.messagebox.agent import Agent
+from express import deploy, port, rows, unbalanced
+from service import Partner, publish_named, running, settled
+from walk import until
+
+LIMIT = 4
+
+
+class Gauge:
+    """How many deliveries there are at once, to whomever."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._lock = Lock()
+        self._now = 0
+        self.most = 0
+
+    def __call__(self, _: str, __: int) -> Outcome:
+        with self._lock:
+            self._now += 1
+            self.most = max(self.most, self._now)
+        Event().wait(self._seconds)
+        with self._lock:
+            self._now -= 1
+        return Complete()
+
+
+@pytest.mark.usefixtures("quick_upkeep")
+def test_two_instances_deliver_together_what_the_port_takes_at_once(agent: Agent, database: str) -> None:
+    deploy(agent, port("A", "Region = 'NO'"))
+    gauge, names = Gauge(0.01), [f"m{n}" for n in range(1_500)]
+    partners = [Partner(gauge), Partner(gauge)]
+
+    with ExitStack() as stack:
+        start(stack, database, partners, LIMIT)
+        all_have_looked_twice(database)
+        publish_named(agent, *names[:100])
+        until(lambda: settled(agent), 60)
+        publish_named(agent, *names[100:])  # more than one of them holds, now that it is known how long each takes
+        until(lambda: settled(agent), 60)
+
+    assert gauge.most == LIMIT
+    assert Counter([*partners[0].got, *partners[1].got]) == Counter(names)
+    assert min(len(partner.got) for partner in partners) > len(names) / 8
+    assert unbalanced(database) == []
+
+
+@pytest.mark.usefixtures("quick_upkeep")
+@pytest.mark.parametrize("leaves", [0, 1])
+def test_whoever_is_left_takes_over_what_the_port_takes_at_once(agent: Agent, database: str, leaves: int) -> None:
+    deploy(agent, port("A", "Region = 'NO'"))
+    gauge, names = Gauge(0.01), [f"m{n}" for n in range(100)]
+    partners = [Partner(gauge), Partner(gauge)]
+
+    with ExitStack() as stack:
+        stop = start(stack, database, partners, 1)
+        all_have_looked_twice(database)
+        publish_named(agent, *names)
+        until(lambda: any(partner.got for partner in partners), 30)
+        stop[leaves]()
+        until(lambda: settled(agent), 60)
+
+    assert Counter([*partners[0].got, *partners[1].got]) == Counter(names)
+    assert gauge.most == 1
+    assert unbalanced(database) == []
+
+
+def start(stack: ExitStack, database: str, partners: Sequence[Partner], limit: int) -> list[Callable[[], None]]:
+    """An instance for each partner; gives what stops them."""
+    stops = []
+    for partner in partners:
+        partner.in_flight = limit
+        life = stack.enter_context(ExitStack())
+        working = life.enter_context(Agent(database))
+        life.enter_context(running(working, partner, lambda: datetime.now(UTC)))
+        stops.append(life.close)
+    return stops
+
+
+def all_have_looked_twice(database: str) -> None:
+    """Each time they say how they are they look who lives."""
+    seen: dict[int, set[datetime]] = {}
+
+    def twice() -> bool:
+        for instance, at in rows(database, "SELECT id, seen_at FROM host_instance"):
+            seen.setdefault(instance, set()).add(at)
+        return len(seen) == 2 and all(len(times) > 3 for times in seen.values())
+
+    until(twice, 30)
+
+
+@given(st.integers(1, 50), st.lists(st.integers(1, 1_000), min_size=1, max_size=9, unique=True), st.text())
+def test_shares_of_all_are_what_the_port_takes_at_once(limit: int, living: list[int], name: str) -> None:
+    siblings = {instance: Siblings() for instance in living}
+    for instance in [*living, *living]:
+        siblings[instance].look(instance, sorted(living))
+
+    shares = [each.share(limit, name) for each in siblings.values()]
+
+    assert sum(shares) == limit
+    assert max(shares) - min(shares) <= 1
+
+
+def test_one_that_comes_waits_until_the_others_have_made_room() -> None:
+    old, new = Siblings(), Siblings()
+    old.look(3, [3])
+    assert old.share(4, "Shop") == 4
+    new.look(5, [3, 5])
+    assert new.share(4, "Shop") == 0
+
+    old.look(3, [3, 5])
+    new.look(5, [3, 5])
+
+    assert (old.share(4, "Shop"), new.share(4, "Shop")) == (2, 2)
+
+
+def test_what_one_had_that_is_gone_is_taken_over_at_the_second_look() -> None:
+    left = Siblings()
+    left.look(5, [3, 5])
+    left.look(5, [3, 5])
+
+    left.look(5, [5])
+    assert left.share(4, "Shop") == 2
+    left.look(5, [5])
+
+    assert left.share(4, "Shop") == 4
+
+
+def test_instance_that_was_alone_and_begins_anew_keeps_everything() -> None:
+    alone = Siblings()
+    alone.look(3, [3])
+
+    alone.look(7, [7])
+
+    assert alone.share(4, "Shop") == 4
+
+
+def test_ports_that_take_one_at_a_time_are_spread_over_the_instances() -> None:
+    living = [1, 2, 3]
+    siblings = {instance: Siblings() for instance in living}
+    for instance in [*living, *living]:
+        siblings[instance].look(instance, living)
+
+    has = [sum(siblings[instance].share(1, f"Port{n}") for n in range(60)) for instance in living]
+
+    assert sum(has) == 60
+    assert min(has) > 10
