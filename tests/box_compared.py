@@ -27,8 +27,7 @@ from crossdock.messagebox import rows
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.deployment import DeployedLocation, DeployedPort, Deployment
 from crossdock.messagebox.lifeline import INSTANCE_LOCK, Lifeline
-from crossdock.messagebox.queues import LineOutcome
-from crossdock.messagebox.rows import Published
+from crossdock.messagebox.rows import LineOutcome, Published
 from crossdock.receive.interchange import Interchange
 from crossdock.subscription.text import parse_filter
 from walk import until

@@ -7,7 +7,7 @@ from dataclasses import replace
 from box import NOW, an_interchange, count, deployment, ids, listed
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.deployment import Deployment
-from crossdock.messagebox.queues import LineOutcome
+from crossdock.messagebox.rows import LineOutcome
 from interleave import living
 
 

@@ -32,8 +32,7 @@ from crossdock.messagebox import queues
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.deployment import DeployedLocation, DeployedPort, Deployment
 from crossdock.messagebox.lifeline import Lifeline
-from crossdock.messagebox.queues import LineOutcome
-from crossdock.messagebox.rows import Reference
+from crossdock.messagebox.rows import LineOutcome, Reference
 from crossdock.receive.interchange import Interchange
 from crossdock.subscription.text import parse_filter
 from interleave import inexact

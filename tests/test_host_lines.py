@@ -16,8 +16,7 @@ from crossdock.errors import TransientError
 from crossdock.host.outcome import Answer, Complete, Outcome, Retry, Suspend
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.lifeline import INSTANCE_LOCK
-from crossdock.messagebox.queues import LineOutcome
-from crossdock.messagebox.rows import Published
+from crossdock.messagebox.rows import LineOutcome, Published
 from crossdock.messagebox.statement import statement
 from crossdock.receive.interchange import Interchange
 from express import a_message, deploy, kinds, living, port, rows, unbalanced

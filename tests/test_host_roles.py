@@ -17,7 +17,7 @@ from crossdock.host.outcome import Complete, Outcome
 from crossdock.message.message import Message, Part
 from crossdock.messagebox import queues
 from crossdock.messagebox.agent import Agent
-from crossdock.messagebox.queues import LineOutcome
+from crossdock.messagebox.rows import LineOutcome
 from express import a_message, at_ports, claim, deploy, kinds, living, port, publish, unbalanced
 from walk import until
 

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from threading import Event, Lock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossdock.host.outcome import Complete, Outcome
+from crossdock.host.flows import Services
+from crossdock.host.instance import HostInstance
+from crossdock.host.outcome import Complete, Outcome, Service
 from crossdock.host.siblings import Siblings
 from crossdock.messagebox.agent import Agent
-from express import deploy, port, rows, unbalanced
+from express import a_message, deploy, living, port, publish, rows, unbalanced
 from service import Partner, publish_named, running, settled
 from walk import until
 
@@ -79,6 +82,73 @@ def test_whoever_is_left_takes_over_what_the_port_takes_at_once(agent: Agent, da
     assert Counter([*partners[0].got, *partners[1].got]) == Counter(names)
     assert gauge.most == 1
     assert unbalanced(database) == []
+
+
+@pytest.mark.usefixtures("quick_upkeep")
+def test_instance_that_stops_and_waits_for_a_partner_keeps_no_part_of_the_others(agent: Agent, database: str) -> None:
+    deploy(agent, port("A", "Region = 'SE'"), port("Hanging", "Region = 'NO'"))
+    ids = {name: id_ for id_, name in rows(database, "SELECT id, name FROM service")}
+    hangs = Event()
+    hanging, partners = Partner(lambda *_: (hangs.wait(60), Complete())[1]), [Partner(), Partner()]
+    for partner in partners:
+        partner.in_flight = 1
+
+    with ExitStack() as stack, ThreadPoolExecutor(2) as pool:
+        stack.callback(hangs.set)
+        instances = [
+            HostInstance(stack.enter_context(Agent(database)), agent.hosts()["Default"], found_in(services))
+            for services in ({ids["A"]: partner, ids["Hanging"]: hanging} for partner in partners)
+        ]
+        instances[0].start()
+        publish_named(agent, "hangs")
+        until(lambda: instances[0].in_hand == 1, 30)
+        instances[1].start()
+        all_have_looked_twice(database)
+        stopping = [pool.submit(instances[0].stop)]
+        until(lambda: "stopping" in {state for (state,) in rows(database, "SELECT state FROM host_instance")}, 30)
+        publish(agent, *(a_message(agent, {"Region": "SE"}) for _ in range(20)))
+        until(lambda: len(partners[1].got) == 20, 30)
+        assert not stopping[0].done()
+        hangs.set()
+        stopping[0].result(30)
+        instances[1].stop()
+
+    assert partners[0].got == []
+
+
+@pytest.mark.parametrize(
+    ("change", "who"),
+    [
+        ("started_at = now() - interval '1 minute'", ["first", "second"]),
+        ("state = 'stopping'", ["second"]),
+        ("state = 'stuck: 2,000 messages in hand, and nothing moves'", ["second"]),
+        ("state = 'throttled: 2,000 messages in hand, and no more are taken'", ["first", "second"]),
+        ("seen_at = now() - interval '1 minute'", ["second"]),
+    ],
+)
+def test_who_cannot_work_has_no_part(agent: Agent, database: str, change: str, who: list[str]) -> None:
+    deploy(agent, port("A", "Region = 'NO'"))
+    with living(agent) as first, living(agent) as second:
+        names = {first.instance: "first", second.instance: "second"}
+        both = [names[each] for each in first.living(timedelta(minutes=1))]  # both have just come
+        rows(database, f"UPDATE host_instance SET {change} WHERE id = {first.instance} RETURNING id")
+        found = [names[each] for each in second.living(timedelta(0))]
+        rows(
+            database,
+            f"UPDATE host_instance SET started_at = now() - interval '1 hour' WHERE id = {second.instance} RETURNING id",
+        )
+        grown = [names[each] for each in second.living(timedelta(minutes=30))]
+
+    assert both == ["first", "second"]
+    assert found == who
+    assert grown == ["second"]  # who has just come has none as long as there are others
+
+
+def found_in(services: Mapping[int, Service]) -> Services:
+    def find(service_id: int) -> Service | None:
+        return services.get(service_id)
+
+    return find
 
 
 def start(stack: ExitStack, database: str, partners: Sequence[Partner], limit: int) -> list[Callable[[], None]]:

@@ -13,8 +13,7 @@ from crossdock.maintenance.dead_processes import ReleaseDead
 from crossdock.messagebox import queues
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.lifeline import Lifeline
-from crossdock.messagebox.queues import LineOutcome
-from crossdock.messagebox.rows import Reference
+from crossdock.messagebox.rows import LineOutcome, Reference
 from interleave import (
     PATIENCE_SECONDS,
     a_message,

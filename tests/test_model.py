@@ -44,8 +44,7 @@ from crossdock.messagebox import cleanup, queues, store
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.marks import PRIORITIES
 from crossdock.messagebox.publish import publish
-from crossdock.messagebox.queues import LineOutcome
-from crossdock.messagebox.rows import Published
+from crossdock.messagebox.rows import LineOutcome, Published
 from crossdock.messagebox.statement import host_statement
 from crossdock.messagebox.subscriptions import Transition
 from crossdock.receive.interchange import Interchange

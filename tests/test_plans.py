@@ -145,6 +145,7 @@ STATEMENTS: dict[str, tuple[str, Mapping[str, Any]]] = {
     ),
     "suspend": (host_statement("suspend", HOST), SETTLEMENT | {"reason": REASONS, "kind": "send"}),
     "give_back": (host_statement("give_back", HOST), SETTLEMENT | {"tried": None}),
+    "still_claimed": (host_statement("still_claimed", HOST), SETTLEMENT),
     "settle_published": (host_statement("settle_published", HOST), SETTLEMENT | {"delivered": True}),
     "unblock_lines": (host_statement("unblock_lines", HOST), {"host": HOST}),
     "requeue_due": (host_statement("requeue_due", HOST), {"host": HOST, "now": NOW}),

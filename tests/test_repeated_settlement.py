@@ -13,7 +13,7 @@ from box import NOW
 from crossdock.errors import TransientError
 from crossdock.host.outcome import Complete, Outcome, Postpone, Retry, Suspend
 from crossdock.messagebox.agent import Agent
-from crossdock.messagebox.rows import Reference
+from crossdock.messagebox.rows import LineOutcome, Reference
 from express import claim, deploy, kinds, living, port, rows, unbalanced
 from service import Partner, publish_named, running, settled
 from walk import until
@@ -148,4 +148,24 @@ def test_claims_of_one_instance_are_told_apart(agent: Agent, database: str) -> N
         agent.retry(host, life.instance, later, claims=new, now=NOW)
 
     assert (agent.statistics().claimed, agent.statistics().waiting) == (0, 1)
+    assert unbalanced(database) == []
+
+
+def test_line_that_is_settled_again_after_it_was_taken_anew_is_left_alone(agent: Agent, database: str) -> None:
+    deploy(agent, port("A", "Region = 'NO'", ordered=True))
+    publish_named(agent, "m1", "m2")
+    host = agent.hosts()["Default"]
+    with living(agent) as life:
+        before = agent.dequeue_ordered(host, life.instance, limit=10, now=NOW)
+        outcome = LineOutcome(
+            untried=[each.sequence for each in before], claims={each.sequence: each.claim for each in before}
+        )
+        agent.settle_line(host, life.instance, before[0].line, outcome, now=NOW)
+        now = agent.dequeue_ordered(host, life.instance, limit=10, now=NOW)
+
+        agent.settle_line(host, life.instance, before[0].line, outcome, now=NOW)
+
+        assert [each.sequence for each in now] == [each.sequence for each in before]
+        assert agent.statistics().claimed == 2
+        assert rows(database, "SELECT held_by FROM ordered_line") == [(life.instance,)]
     assert unbalanced(database) == []

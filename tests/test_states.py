@@ -15,7 +15,7 @@ from crossdock.errors import UsageError
 from crossdock.messagebox.agent import Agent, EpochMovedError
 from crossdock.messagebox.deployment import Deployment
 from crossdock.messagebox.publish import check_epoch
-from crossdock.messagebox.queues import LineOutcome
+from crossdock.messagebox.rows import LineOutcome
 from crossdock.messagebox.subscriptions import Transition
 from express import at_ports, claim, delivered_now, deploy, kinds, living, port, publish, rows, unbalanced
 from walk import until

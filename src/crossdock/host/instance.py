@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from queue import Empty, SimpleQueue
 from threading import Event, Lock, Thread
@@ -31,6 +31,7 @@ _BATCH = 500
 _LINE_BATCH = 100
 _IN_MEMORY = 2_000
 _UPKEEP_SECONDS = 1.0
+_LOOKS_UNTIL_GROWN = 3
 _REQUEUES = 20
 _LOOK_AT_CLAIMS_SECONDS = 10.0
 _RECONNECT_SECONDS = 0.5
@@ -66,6 +67,7 @@ class HostInstance:
         self._room = Event()
         self._counting = Lock()
         self._held = 0
+        self._moved = 0
         self._look_at_claims_at = 0.0
         self._has_lines = True
         self._problem: BaseException | None = None
@@ -109,6 +111,7 @@ class HostInstance:
             self._calls.put(None)
         self._room.set()
         self._keeper.join()
+        self._lifeline.stopping()
         self._workers.stop()
         self._settler.end()
         self._settling.join()
@@ -174,7 +177,8 @@ class HostInstance:
             self._share()
 
     def _share(self) -> None:
-        self._workers.share(self._lifeline.instance, self._lifeline.living())
+        grown = timedelta(seconds=_LOOKS_UNTIL_GROWN * _UPKEEP_SECONDS)
+        self._workers.share(self._lifeline.instance, self._lifeline.living(grown))
 
     def _lives(self, instance: int) -> bool:
         """Whether this is our life still, as far as we know."""
@@ -202,8 +206,11 @@ class HostInstance:
         return count
 
     def _state(self) -> str:
-        full = self._free() <= 0
-        return f"throttled: {self._held:,} messages in hand, and no more are taken" if full else "running"
+        moved, self._moved = self._moved, 0
+        if self._free() > 0:
+            return "running"
+        held = f"{self._held:,} messages in hand, and"
+        return f"throttled: {held} no more are taken" if moved else f"stuck: {held} nothing moves"
 
     def _dead_left_something(self) -> bool:
         """Somebody died; or it is time to look at all that is claimed, for what nobody alive holds."""
@@ -244,12 +251,13 @@ class HostInstance:
     def _claim(self, limit: int) -> tuple[int, bool]:
         """Claim what there is room for, and hand it to the workers: how many references, and whether to look on."""
         room = self._free()
-        if room <= 0:
-            self._room.wait(self._polling)
-            self._room.clear()
-            return 1, True
         instance, now = self._lifeline.instance, self._clock()
         dequeue = partial(self._agent.dequeue, self._host_id, instance, now=now)
+        if room <= 0:
+            if not self._refill(instance, dequeue):
+                self._room.wait(self._polling)
+                self._room.clear()
+            return 1, True
         few = limit == FEW  # after a rest: somebody may wait for each
         references = self._hold(dequeue(limit=min(limit, room), but=self._workers.behind(), hurry=few))
         if references:
@@ -261,10 +269,12 @@ class HostInstance:
             if ordered:
                 self._workers.hand_over_line(instance, ordered)
             others += len(ordered)
-        others += self._workers.refill(
-            instance, lambda services, limit: self._hold(dequeue(limit=limit, only=services))
-        )
+        others += self._refill(instance, dequeue)
         return len(references) + others, others > 0 or len(references) >= min(limit, room)
+
+    def _refill(self, instance: int, dequeue: Callable[..., list[Reference]]) -> int:
+        """For services with a flow of their own, which have room of their own."""
+        return self._workers.refill(instance, lambda services, limit: self._hold(dequeue(limit=limit, only=services)))
 
     def _free(self) -> int:
         """Services with a flow of their own have room of their own."""
@@ -278,4 +288,5 @@ class HostInstance:
     def _settled(self, count: int) -> None:
         with self._counting:
             self._held -= count
+            self._moved += count
         self._room.set()

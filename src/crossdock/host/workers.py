@@ -21,8 +21,7 @@ from crossdock.host.flows import Flows, Services
 from crossdock.host.outcome import Answer, BatchService, Outcome, Postpone, Retry, Service, Suspend
 from crossdock.host.settler import Delivered, Settler
 from crossdock.messagebox.agent import Agent
-from crossdock.messagebox.queues import LineOutcome
-from crossdock.messagebox.rows import Reference
+from crossdock.messagebox.rows import LineOutcome, Reference
 
 _QUICK_WORKERS = 8  # where deliveries take no time, more only get in each other's way
 MOST_WORKERS = 1_024
@@ -342,6 +341,7 @@ class Workers:
             untried=rest[1:] if failed else rest,
             tried=isinstance(failed, Retry),
             stopped_by=stopped_by[0] if stopped_by else None,
+            claims={reference.sequence: reference.claim for reference in share.references},
         )
         settle = partial(self._agent.settle_line, self._host_id, share.instance, line, settled, now=self._clock())
         self._settler.persist(settle)

@@ -77,6 +77,7 @@ def deploy(connection: psycopg.Connection, deployment: Deployment) -> bool:
     known = connection.execute("SELECT digest FROM application WHERE name = %s", [name]).fetchone()
     if known is not None and known[0] == deployment.digest:
         return False
+    before = connection.execute(statement("list_unanswerable")).fetchall()
     connection.execute(
         "INSERT INTO application (name, digest) VALUES (%s, %s)"
         " ON CONFLICT (name) DO UPDATE SET digest = excluded.digest, deployed_at = now()",
@@ -92,7 +93,7 @@ def deploy(connection: psycopg.Connection, deployment: Deployment) -> bool:
     _deploy_groups(connection, deployment)
     _deploy_ports(connection, deployment, moved[0])
     settle_members(connection, moved[0])
-    _refuse_unanswerable(connection)
+    _refuse_unanswerable(connection, before)
     return True
 
 
@@ -245,11 +246,11 @@ def _refuse_foreign(
         )
 
 
-def _refuse_unanswerable(connection: psycopg.Connection) -> None:
-    """Also of other applications: this one may have taken a label from their host."""
-    found = connection.execute(statement("list_unanswerable")).fetchone()
-    if found is not None:
-        raise ApplicationError(unanswerable(*found))
+def _refuse_unanswerable(connection: psycopg.Connection, before: Sequence[tuple[Any, ...]]) -> None:
+    """Also of other applications: this one may have taken a label from their host. What was so `before` stays."""
+    for found in connection.execute(statement("list_unanswerable")):
+        if found not in before:
+            raise ApplicationError(unanswerable(*found))
 
 
 def unanswerable(location: str, host: str, labels: Sequence[str]) -> str:

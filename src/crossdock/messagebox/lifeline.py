@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
 from typing import TypeVar
 
 import psycopg
@@ -19,6 +21,10 @@ from crossdock.messagebox.statement import statement
 INSTANCE_LOCK = 0x0C05_5D0F
 # Everybody who keeps a copy of the configuration listens here.
 EPOCH_CHANNEL = "crossdock_epoch"
+
+_STOPPING = "stopping"
+# Whoever says nothing for so long hangs; it says something every second.
+_SILENCE = timedelta(seconds=10)
 
 _Used = TypeVar("_Used")
 
@@ -55,9 +61,24 @@ class Lifeline:
         said = "UPDATE host_instance SET seen_at = now(), state = %s, in_hand = %s WHERE id = %s"
         self._guarded(lambda connection: connection.execute(said, [state, in_hand, self.instance]))
 
-    def living(self) -> list[int]:
-        """The ids of the instances of this host and service class that live, the oldest first."""
-        whose = {"host": self._host_id, "class": self._class, "lock": INSTANCE_LOCK}
+    def stopping(self) -> None:
+        """Tell the others that this instance takes no more; they do not wait for it to end."""
+        if self._connection is not None and not self._connection.closed:
+            with suppress(TransientError):
+                self.check(_STOPPING, 0)
+
+    def living(self, grown: timedelta) -> list[int]:
+        """The ids of the instances of this host and service class that share its work, the oldest first.
+
+        One that has not lived for as long as `grown` has no part where there are others.
+        """
+        whose = {
+            "host": self._host_id,
+            "class": self._class,
+            "lock": INSTANCE_LOCK,
+            "grown": grown,
+            "silence": _SILENCE,
+        }
         found = self._guarded(lambda connection: connection.execute(statement("list_living"), whose).fetchall())
         return [id_ for (id_,) in found]
 

@@ -7,7 +7,6 @@ import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, BinaryIO, cast
@@ -22,7 +21,7 @@ from crossdock.messagebox.database import Database
 from crossdock.messagebox.lifeline import INSTANCE_LOCK, Lifeline
 from crossdock.messagebox.marks import PRIORITIES, Marks
 from crossdock.messagebox.publish import SUBSCRIPTION_LOCK, notify
-from crossdock.messagebox.rows import Reference, storable
+from crossdock.messagebox.rows import LineOutcome, Reference, storable
 from crossdock.messagebox.statement import array_text, host_statement, statement
 from crossdock.messagebox.store import FragmentStream
 
@@ -40,24 +39,6 @@ _ANY: _Claims = {}
 _Later = tuple[int, datetime, str]
 # Larger parts are fetched when they are read: a batch of claims must not fill the memory.
 _HELD_BYTES = 64 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class LineOutcome:
-    """What came of a claim on an ordered line: delivered in order up to where it stopped, and the rest put back.
-
-    `failed` is the one that has to be tried again, and until when its line is blocked; not `tried`, it only has to
-    wait. `stopped_by` is among the suspended, and the line waits until somebody has dealt with it.
-    """
-
-    completed: Sequence[int] = ()
-    suspended: Sequence[tuple[int, str]] = ()
-    failed: int | None = None
-    blocked_until: datetime | None = None
-    reason: str | None = None
-    untried: Sequence[int] = ()
-    tried: bool = True
-    stopped_by: int | None = None
 
 
 class Queues(Database):
@@ -213,6 +194,11 @@ class Queues(Database):
         back = [*outcome.untried, *(() if outcome.failed is None else (outcome.failed,))]
         with self._services_held_still() as connection:
             parameters: dict[str, Any] = {"host": host_id, "instance": instance, "now": now, "service": service}
+            if outcome.claims:
+                mine = _settlement(host_id, instance, list(outcome.claims), now, outcome.claims)
+                row = connection.execute(host_statement("still_claimed", host_id), mine).fetchone()
+                if row is None or not row[0]:  # done before, and the line may have been taken again since
+                    return
             _settle(connection, "complete", parameters, outcome.completed)
             reasons = [storable(reason) for _, reason in outcome.suspended]
             refused = [sequence for sequence, _ in outcome.suspended]

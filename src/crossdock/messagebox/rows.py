@@ -1,4 +1,4 @@
-"""What comes out of the MessageBox: plain values, one per kind of row."""
+"""What comes out of the MessageBox, and what came of it: plain values."""
 
 from __future__ import annotations
 
@@ -53,6 +53,26 @@ class Reference:
     instance: UUID | None = None
     subscription_id: int = 0
     claim: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LineOutcome:
+    """What came of a claim on an ordered line: delivered in order up to where it stopped, and the rest put back.
+
+    `failed` is the one that has to be tried again, and until when its line is blocked; not `tried`, it only has to
+    wait. `stopped_by` is among the suspended, and the line waits until somebody has dealt with it. `claims` say which
+    claim of each reference is meant.
+    """
+
+    completed: Sequence[int] = ()
+    suspended: Sequence[tuple[int, str]] = ()
+    failed: int | None = None
+    blocked_until: datetime | None = None
+    reason: str | None = None
+    untried: Sequence[int] = ()
+    tried: bool = True
+    stopped_by: int | None = None
+    claims: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

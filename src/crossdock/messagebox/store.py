@@ -159,10 +159,13 @@ def _message_row(message: Message) -> Row:
 def part_rows(messages: Batch, large: Large) -> Iterator[Row]:
     """Rows of the parts; `large` are those that are in fragments."""
     for run in messages.runs:
-        if isinstance(run, MessageRun) and not large:
+        if isinstance(run, MessageRun):
             head = length(len(BODY)) + BODY.encode()
             for id_, body in zip(_ids(run), run.bodies, strict=True):
-                yield _PART_ID, id_, head, length(len(body)), body, _SIZE.pack(8, len(body), 4, 0)
+                if len(body) > PART_LIMIT_BYTES:
+                    yield _PART_ID, id_, head, *_in_fragments(*large[UUID(bytes=id_), 0])
+                else:
+                    yield _PART_ID, id_, head, length(len(body)), body, _SIZE.pack(8, len(body), 4, 0)
         else:
             yield from chain.from_iterable(_part_rows(message, large) for message in run)
 
@@ -172,11 +175,14 @@ def _part_rows(message: Message, large: Large) -> Iterator[Row]:
         name = part.name.encode()
         head = (_PART_ID, _part_id(message.id, number), length(len(name)), name)
         if (message.id, number) in large:
-            size, fragments = large[message.id, number]
-            yield *head, length(-1), _SIZE.pack(8, size, 4, fragments)
+            yield *head, *_in_fragments(*large[message.id, number])
         else:
             body = part.body if isinstance(part, Part) else b""
             yield *head, length(len(body)), body, _SIZE.pack(8, len(body), 4, 0)
+
+
+def _in_fragments(size: int, fragments: int) -> Row:
+    return length(-1), _SIZE.pack(8, size, 4, fragments)
 
 
 def _ids(run: MessageRun) -> list[bytes]:
@@ -203,7 +209,10 @@ def _store_fragments(connection: psycopg.Connection, messages: Batch) -> Large:
 def _large_parts(messages: Batch) -> Iterator[tuple[UUID, int, Part | StreamedPart]]:
     """Parts that are too large for one row, with the id of their message and their number in it."""
     for run in messages.runs:
-        if isinstance(run, MessageRun) and max(map(len, run.bodies)) <= PART_LIMIT_BYTES:
+        if isinstance(run, MessageRun):
+            for id_, body in zip(_ids(run), run.bodies, strict=True):
+                if len(body) > PART_LIMIT_BYTES:
+                    yield UUID(bytes=id_), 0, Part(BODY, body)
             continue
         for message in run:
             for number, part in enumerate(message.parts):

@@ -29,6 +29,8 @@ logger = logging.getLogger(__name__)
 LARGE_BYTES = 32 * 1024 * 1024
 RANGE_BYTES = 16 * 1024 * 1024
 _HEAD_BYTES = 1024 * 1024
+# For fewer it takes longer to begin a run than to make each message by itself.
+_FEWEST_IN_A_RUN = 5
 _WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
 _STAGE, _DISASSEMBLED = "Crossdock.Stage", "disassembled"
 _DESCRIPTION = "ErrorReport.Description"
@@ -217,7 +219,8 @@ class ReceiveLocation:
         end = len(documents) - 1 if last else -1
         good = [n for n, document in enumerate(documents) if document.error is None]
         run = None
-        if good and (len(good) == len(documents) or not self.definition.route_failures):
+        together = len(good) == len(documents) or not self.definition.route_failures
+        if len(good) >= _FEWEST_IN_A_RUN and together:
             ids = message_ids(box, item.sequence, [first + n for n in good])
             run = message_run(shared, ids, good, [documents[n] for n in good], before=received, end=end)
         apart = [n for n, document in enumerate(documents) if run is None or document.error is not None]

@@ -42,7 +42,7 @@ def message_run(
     )
     try:
         contexts = [template % row for row in rows]
-    except (TypeError, ValueError, OverflowError):  # a value that cannot be written, made by somebody's component
+    except Exception:  # a value that cannot be written, made by somebody's code; alone it is dealt with
         return None
     numbered: Mapping[str, Sequence[Value]] = {_NUMBER: numbers, _LAST: flags}
     return MessageRun(ids, contexts, [each.body for each in documents], own, numbered, shared.promoted, shared.labels)
