@@ -12,12 +12,13 @@ from crossdock.message.property import Value
 
 @dataclass(frozen=True, slots=True)
 class IntakeItem:
-    """A source in the intake ledger, still to be read."""
+    """A source in the intake ledger, still to be read; `attempts` may have ended the process that read it."""
 
     sequence: int
     location_id: int
     identity: bytes
     size: int
+    attempts: int = 0
 
 
 @dataclass(frozen=True, slots=True)
