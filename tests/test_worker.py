@@ -9,7 +9,7 @@ from typing import Any
 
 from box import PROPERTIES
 from crossdock.adapter.file import file_identity
-from crossdock.dataflow.receive import _Worker
+from crossdock.dataflow.worker import Worker
 from crossdock.message.property import PropertyRegistry
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.deployment import DeployedLocation, DeployedPort, Deployment
@@ -26,6 +26,9 @@ class AnyPipeline:
     """A pipeline of somebody else's making, which does as it likes."""
 
     work: Callable[[bytes], list[Document]]
+
+    def may_take_long(self, content: bytes) -> bool:
+        return bool(content)
 
     def execute(self, content: bytes, *, piece: bool) -> list[Document]:
         assert not piece
@@ -53,9 +56,9 @@ def listed(agent: Agent, folder: Path, **contents: bytes) -> list[IntakeItem]:
     return agent.read_intake(0, 2**62)
 
 
-def worker_with(agent: Agent, work: Callable[[bytes], list[Document]]) -> _Worker:
+def worker_with(agent: Agent, work: Callable[[bytes], list[Document]]) -> Worker:
     """A worker whose locations run another pipeline, until it looks at the definitions again."""
-    worker = _Worker(agent, agent.box_number())
+    worker = Worker(agent, agent.box_number())
     pipeline: Any = AnyPipeline(work)
     worker._refresh()
     worker.locations = {id_: replace(location, pipeline=pipeline) for id_, location in worker.locations.items()}
