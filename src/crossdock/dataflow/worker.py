@@ -18,7 +18,7 @@ import pyarrow as pa
 from crossdock.adapter.contract import BatchReceiveAdapter
 from crossdock.dataflow.outcome import done, unreadable
 from crossdock.errors import CrossdockError, TransientError
-from crossdock.messagebox.agent import Agent, EpochMovedError
+from crossdock.messagebox.agent import Agent, EpochMovedError, UnroutedError
 from crossdock.messagebox.rows import Published
 from crossdock.receive.interchange import IntakeItem, Interchange
 from crossdock.receive.location import Range, ReceiveLocation, locations_at_work
@@ -277,4 +277,6 @@ class Worker:
         content = location.adapter.read(item.identity)
         if content is not None:
             reason = f"the MessageBox cannot hold it: {type(error).__name__}: {error}"
+            if isinstance(error, UnroutedError):
+                reason = str(error)
             self.agent.publish([location.failed(item, self.box, content, reason)])

@@ -59,7 +59,8 @@ class Interchange:
 
     Without a sequence there is no source in the ledger: it is published every time it is asked for. `replaces` names
     the suspended reference (host, sequence) whose place it takes; it is published if that is still there. `settles` is
-    the same for a claimed one. With `awaits` it is a request: whoever waits for the response is subscribed with it.
+    the same for a claimed one. With `awaits` it is a request: whoever waits for the response is subscribed with it. A
+    `standard` one is not published at all if somebody is missing who wants one of its messages.
     """
 
     sequence: int | None
@@ -73,3 +74,4 @@ class Interchange:
     replaces: tuple[int, int] | None = None
     settles: Settled | None = None
     awaits: Awaited | None = None
+    standard: bool = False

@@ -184,7 +184,11 @@ class ReceiveLocation:
 
     def interchange(self, item: IntakeItem, box: int, content: bytes) -> Interchange:
         """What the content of a source becomes."""
-        return self._interchange(item, box, self._execute(self.adapter.name(item.identity), content))
+        return self._standard(self._interchange(item, box, self._execute(self.adapter.name(item.identity), content)))
+
+    def _standard(self, made: Interchange) -> Interchange:
+        """Of one message there is nothing to hold together: if nobody wants it, it is unrouted like any other."""
+        return replace(made, standard=True) if self.pipeline.standard and len(made.messages) > 1 else made
 
     def failed(self, item: IntakeItem, box: int, content: bytes, reason: str) -> Interchange:
         """A source that nothing can be done with: all of it is kept back."""
@@ -200,7 +204,7 @@ class ReceiveLocation:
         source = str(suspended.context.get("FILE.ReceivedFileName") or suspended.id)
         piece = suspended.context.get(_STAGE) == _DISASSEMBLED
         documents = self._execute(source, suspended.body, piece=piece)
-        return self._numbered(host_id, source, documents, ids, replaces)
+        return self._standard(self._numbered(host_id, source, documents, ids, replaces))
 
     def pushed(self, content: bytes, properties: Mapping[str, Value], ids: Callable[[], MessageId]) -> Interchange:
         """What becomes of bytes that somebody pushes to us, with these properties written to every message."""
