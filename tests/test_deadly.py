@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from itertools import islice
 from pathlib import Path
 
 import psycopg
 import pytest
 
+from crossdock.dataflow import worker as working
 from crossdock.dataflow.worker import Worker
 from crossdock.errors import TransientError
 from crossdock.messagebox.agent import Agent
+from crossdock.receive import ranges
 from test_large_sources import lines, numbers, places, settled
 from test_large_sources import listed as large_listed
 from test_worker import deployed, listed
@@ -104,6 +107,24 @@ def test_attempt_that_fails_without_ending_the_process_does_not_count(
     list(worker.receive(agent.read_intake(0, 2**62), carefully=True))
 
     assert (agent.statistics().published, agent.suspended()) == (1, [])
+
+
+def test_source_that_is_published_in_part_and_away_is_not_taken_for_one_that_ends_the_process(
+    agent: Agent, database: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(working, "LARGE_BYTES", 1_000)
+    monkeypatch.setattr(ranges, "RANGE_BYTES", 300)
+    item = large_listed(agent, folder, lines(200))
+    list(islice(Worker(agent, agent.box_number()).receive([item]), 3))
+    (folder / "orders.txt").rename(folder / "elsewhere")
+
+    for _ in range(5):
+        [outcome] = Worker(agent, agent.box_number()).receive(agent.read_intake(0, 2**62), carefully=True)
+        assert "cannot be read on" in outcome.to_pylist()[0]["reason"]
+    (folder / "elsewhere").rename(folder / "orders.txt")
+    list(Worker(agent, agent.box_number()).receive(agent.read_intake(0, 2**62), carefully=True))
+
+    assert (numbers(database), agent.suspended()) == (list(range(200)), [])
 
 
 @pytest.mark.process

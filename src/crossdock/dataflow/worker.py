@@ -79,7 +79,7 @@ class Worker:
             yield from self._receive(items)
 
     def _receive_carefully(self, item: IntakeItem) -> Outcomes:
-        """Alone, and noted in the ledger before it is read."""
+        """Alone, and noted in the ledger while it is read: what stays noted has ended the process."""
         attempts = self.agent.try_intake(item.sequence)
         if attempts is None:
             return
@@ -88,30 +88,42 @@ class Worker:
                 yield from self._give_up(item)
             else:
                 yield from self._receive([item], carefully=True)
-        except BaseException:  # the process goes on, and so this source has not ended it
+        finally:
             with suppress(CrossdockError):
                 self.agent.try_intake(item.sequence, change=-1)
-            raise
 
     def _give_up(self, item: IntakeItem) -> Outcomes:
-        """Suspend it unread; of a source that is read by ranges some lines, and then go on behind them."""
         self._refresh()
-        content = self._content(item, {})
-        if isinstance(content, str):
-            yield unreadable(item.sequence, item.identity, content)
+        location = self.locations.get(item.location_id)
+        if location is None:
+            yield unreadable(item.sequence, item.identity, "its receive location is disabled")
             return
-        location = self.locations[item.location_id]
-        start, received = self.agent.intake_progress(item.sequence)
-        ranges = None
-        if start or content is None or has_many_lines(content):
-            ranges = location.ranges(item, self.box, start, received, _CAREFUL_MESSAGES, unread=_ENDS_THE_PROCESS)
-        range_ = None if ranges is None else next(ranges, None)
-        if range_ is not None:
-            self.agent.publish([range_.interchange])
+        try:
+            more = self._suspend_unread(item, location)
+        except TransientError as error:
+            yield unreadable(item.sequence, item.identity, str(error))
+            return
+        if more:
             self.agent.try_intake(item.sequence, afresh=True)
             yield from self._receive([item], carefully=True)
-        elif content is not None and not start:
+
+    def _suspend_unread(self, item: IntakeItem, location: ReceiveLocation) -> bool:
+        """All of it, or of a source that is read by ranges some lines; gives whether there is more of it."""
+        start, received = self.agent.intake_progress(item.sequence)
+        content = None if start or item.size > LARGE_BYTES else location.read(item)
+        if content is None or has_many_lines(content):
+            ranges = location.ranges(item, self.box, start, received, _CAREFUL_MESSAGES, unread=_ENDS_THE_PROCESS)
+            range_ = None if ranges is None else next(ranges, None)
+            if range_ is not None:
+                self.agent.publish([range_.interchange])
+            if range_ is not None or start:
+                return True
+        content = location.read(item) if content is None else content
+        if content is None:
+            self.agent.abandon_intake([item.sequence])
+        else:
             self.agent.publish([location.failed(item, self.box, content, _ENDS_THE_PROCESS)])
+        return False
 
     def _receive(self, items: Sequence[IntakeItem], *, carefully: bool = False) -> Outcomes:
         self._refresh()
