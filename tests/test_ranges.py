@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from threading import Event
 
@@ -58,6 +59,24 @@ def test_small_file_of_very_many_lines_is_published_in_ranges(
     assert received == [50, 50, 50, 50, 20]
     assert numbers(database) == list(range(220))
     assert (places(database), last_ones(database), settled(agent)) == (list(range(1, 221)), [219], 1)
+
+
+def test_small_file_of_very_many_lines_that_vanishes_in_the_middle_is_reported_and_goes_on_when_it_is_back(
+    agent: Agent, database: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(working, "LARGE_BYTES", 1_000_000)
+    monkeypatch.setattr(ranges, "RANGE_MESSAGES", 50)
+    monkeypatch.setattr(working, "RANGE_MESSAGES", 50)
+    item = listed(agent, folder, lines(200))
+    list(islice(worker(agent).receive([item]), 2))
+    (folder / "orders.txt").rename(folder / "elsewhere")
+
+    [outcome] = worker(agent).receive([item])
+    assert "is published in part and cannot be read on" in outcome.to_pylist()[0]["reason"]
+    (folder / "elsewhere").rename(folder / "orders.txt")
+    list(worker(agent).receive([item]))
+
+    assert (numbers(database), settled(agent)) == (list(range(200)), 1)
 
 
 @pytest.mark.parametrize("end", [b"", b"\n", b"\n" * 2_000, b"\r\n" * 1_000, b"\n" + b" " * 900])

@@ -110,6 +110,8 @@ class Worker:
     def _suspend_unread(self, item: IntakeItem, location: ReceiveLocation) -> bool:
         """All of it, or of a source that is read by ranges some lines; gives whether there is more of it."""
         start, received = self.agent.intake_progress(item.sequence)
+        if start > 0 and start >= item.size:  # somebody was faster
+            return False
         content = None if start or item.size > LARGE_BYTES else location.read(item)
         if content is None or has_many_lines(content):
             ranges = location.ranges(item, self.box, start, received, _CAREFUL_MESSAGES, unread=_ENDS_THE_PROCESS)
@@ -138,7 +140,8 @@ class Worker:
             if isinstance(content, str):
                 yield unreadable(item.sequence, item.identity, content)
             elif content is None:
-                self.agent.abandon_intake([item.sequence])
+                if self.agent.abandon_intake([item.sequence]):
+                    yield self._half_read(item)
             elif not (has_many_lines(content) and (yield from self._receive_large(item, carefully=carefully))):
                 pending.add(item, self.locations[item.location_id].interchange(item, self.box, content))
             if pending.is_full:
@@ -172,8 +175,7 @@ class Worker:
                 return True
             if ranges is None:
                 if start > 0:
-                    reason = f"{location.adapter.name(item.identity)} is published in part and cannot be read on"
-                    yield unreadable(item.sequence, item.identity, reason)
+                    yield self._half_read(item)
                 return start > 0
             outcome = yield from self._publish_ranges(item, ranges, carefully=carefully)
             if outcome != "overtaken":
@@ -181,6 +183,10 @@ class Worker:
                     yield unreadable(item.sequence, item.identity, outcome)
                 return True
             time.sleep(_OVERTAKEN_SECONDS)
+
+    def _half_read(self, item: IntakeItem) -> pa.RecordBatch:
+        name = self.locations[item.location_id].adapter.name(item.identity)
+        return unreadable(item.sequence, item.identity, f"{name} is published in part and cannot be read on")
 
     def _publish_ranges(
         self, item: IntakeItem, ranges: Iterator[Range], *, carefully: bool
