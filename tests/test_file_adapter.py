@@ -138,18 +138,59 @@ def test_file_left_aside_by_a_process_that_died_comes_back(folder: Path) -> None
     assert [adapter.name(source.identity) for source in adapter.list().ready] == [str(folder / "a.json")]
 
 
-def test_file_left_aside_that_cannot_come_back_is_worth_another_try(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+def test_file_left_aside_that_cannot_come_back_is_reported_once_tried_again_and_does_not_stop_the_others(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     old_file(folder / ".crossdock-settled-123-a.json", b"first")
+    old_file(folder / "b.json")
     adapter = FileReceiveAdapter(str(folder / "*.json"), clock=lambda: time.time() + 120)
 
     def refuse(*_: Any) -> None:
         raise PermissionError(errno.EPERM, "Operation not permitted")
 
-    monkeypatch.setattr(os, "link", refuse)
-    with pytest.raises(TransientError, match="cannot be listed: Operation not permitted"):
-        adapter.list()
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "link", refuse)
+        assert [names(adapter), names(adapter)] == [["b.json"], ["b.json"]]
+    adapter.list()
+
+    assert names(adapter) == ["a.json", "b.json"]
+    assert [record.message.rpartition("/")[2] for record in caplog.records] == [
+        ".crossdock-settled-123-a.json cannot be given its name back and stays: Operation not permitted"
+    ]
+
+
+@pytest.mark.parametrize("name", ["1-.", "1-..", "1-", "1", "", "-", "-a.json", "x-a.json", "1-" + "a" * 230])
+@pytest.mark.parametrize("subfolders", [False, True])
+def test_name_that_looks_as_if_it_were_one_of_ours_affects_nothing(folder: Path, name: str, subfolders: bool) -> None:
+    hostile = old_file(folder / f".crossdock-settled-{name}")
+    old_file(folder / "a.json")
+    adapter = FileReceiveAdapter(str(folder / "*.json"), subfolders=subfolders, clock=lambda: time.time() + 120)
+
+    assert [names(adapter), names(adapter)] == [["a.json"], ["a.json"]]
+    assert hostile.exists() or name == "1-" + "a" * 230  # which could be ours, and gets its name back
+
+
+@pytest.mark.parametrize("subfolders", [False, True])
+def test_folder_link_or_pipe_with_a_name_of_ours_stays_and_affects_nothing(folder: Path, subfolders: bool) -> None:
+    (folder / ".crossdock-settled-1-x.json").mkdir()
+    (folder / ".crossdock-settled-2-x.json").symlink_to(folder / "nowhere")
+    os.mkfifo(folder / ".crossdock-settled-3-x.json")
+    old_file(folder / "a.json")
+    adapter = FileReceiveAdapter(str(folder / "*.json"), subfolders=subfolders, clock=lambda: time.time() + 120)
+
+    assert [names(adapter), names(adapter)] == [["a.json"], ["a.json"]]
+    assert len(list(folder.iterdir())) == 4
+
+
+def test_folder_where_a_file_would_be_moved_aside_does_not_keep_it(folder: Path) -> None:
+    path = old_file(folder / "a.json")
+    (folder / f".crossdock-settled-{path.stat().st_ino}-a.json").mkdir()
+    adapter = receiving(folder)
+    [source] = adapter.list().ready
+
+    adapter.acknowledge(source.identity)
+
+    assert not path.exists()
 
 
 def test_acknowledging_finishes_what_a_process_that_died_began(folder: Path) -> None:

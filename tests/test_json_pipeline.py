@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import tracemalloc
 from decimal import Decimal
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from crossdock.errors import ApplicationError
 from crossdock.message.property import PropertyType, Value
+from crossdock.pipeline import nesting
 from crossdock.pipeline.document import Document, Promoter, Promotion
 from crossdock.pipeline.json import JsonDisassembler, Split, parse_path
 from crossdock.pipeline.receive import ReceivePipeline
@@ -138,3 +142,25 @@ def test_long_text_beside_many_brackets_takes_little_memory() -> None:
 
     assert document.error is None
     assert peak < 40_000_000
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.integers() | st.text('a"\\[]{},', max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text('a"\\[]{},', max_size=3), inner, max_size=4),
+)
+
+
+@given(JSON_VALUES, st.integers(1, 9))
+def test_nesting_and_elements_are_counted_whatever_is_in_strings_and_wherever_a_slice_ends(
+    value: object, slice_bytes: int
+) -> None:
+    def deepest(each: object) -> int:
+        below = each.values() if isinstance(each, dict) else each if isinstance(each, list) else None
+        return 0 if below is None else 1 + max(map(deepest, below), default=0)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nesting, "_SLICE_BYTES", slice_bytes)
+        found = nesting.nesting(json.dumps(value).encode())
+
+    elements = len(value) if isinstance(value, dict | list) else 0
+    assert found == (deepest(value), max(0, elements - 1))

@@ -15,7 +15,8 @@ import pytest
 
 from crossdock.application.deploy import deployment_of
 from crossdock.application.model import ApplicationModel
-from crossdock.dataflow.receive import OUTCOME, receive_ranges
+from crossdock.dataflow.outcome import OUTCOME
+from crossdock.dataflow.receive import receive_ranges
 from crossdock.dataflow.session import Spark, start_spark
 from crossdock.dataflow.source import SCHEMA
 from crossdock.messagebox.agent import Agent
@@ -115,8 +116,7 @@ def test_spark_lane_and_in_process_lane_and_meaning_agree(
     locations = {id_: ReceiveLocation.from_definition(id_, host, kept) for id_, host, kept in agent.locations()}
     Intake(agent).round(locations, {})
     rows: list[dict[str, Any]] = [
-        {"sequence": item.sequence, "location_id": item.location_id, "identity": item.identity, "size": item.size}
-        for item in agent.read_intake(0, 2**62)
+        {name: getattr(item, name) for name in SCHEMA.names} for item in agent.read_intake(0, 2**62)
     ]
 
     ranges = spark.session.createDataFrame(pa.Table.from_pylist(rows, schema=SCHEMA))

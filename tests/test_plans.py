@@ -161,6 +161,7 @@ STATEMENTS: dict[str, tuple[str, Mapping[str, Any]]] = {
     "forget_intake": (statement("forget_intake"), {"sequence": SOURCES}),
     "abandon_intake": (statement("abandon_intake"), {"sequence": SOURCES}),
     "lock_intake": (statement("lock_intake"), {"sequence": SOURCES}),
+    "try_intake": (statement("try_intake"), {"sequence": SOURCES[0], "afresh": False, "change": 1}),
     "intake_progress": (statement("intake_progress"), {"sequence": SOURCES[0]}),
     "claim_publication": (statement("claim_publication"), PUBLICATIONS),
     "find_instances": (statement("find_instances"), {"hash": IDS}),

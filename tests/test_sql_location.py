@@ -14,7 +14,7 @@ from box import NOW
 from crossdock.application.builder import Application, decimal
 from crossdock.application.deploy import deployment_of
 from crossdock.application.load import load_application
-from crossdock.dataflow.receive import _Worker
+from crossdock.dataflow.worker import Worker
 from crossdock.errors import ApplicationError
 from crossdock.messagebox.agent import Agent
 from crossdock.receive.intake import Intake
@@ -62,7 +62,7 @@ def test_rows_become_messages_and_are_marked_once_they_are_published(agent: Agen
     agent.deploy(deployment_of(load_application(file), file, text_limit=256))
     [(id_, host, kept)] = agent.locations()
     locations = {id_: ReceiveLocation.from_definition(id_, host, kept)}
-    intake, worker = Intake(agent), _Worker(agent, agent.box_number())
+    intake, worker = Intake(agent), Worker(agent, agent.box_number())
 
     assert intake.round(locations, {}) == 40
     for _ in worker.receive(agent.read_intake(0, 2**62)):

@@ -9,7 +9,10 @@ from typing import Any
 
 from box import PROPERTIES
 from crossdock.adapter.file import file_identity
-from crossdock.dataflow.receive import _Worker
+from crossdock.administration.service import resume
+from crossdock.application.deploy import deployment_of
+from crossdock.application.model import ApplicationModel
+from crossdock.dataflow.worker import Worker
 from crossdock.message.property import PropertyRegistry
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.deployment import DeployedLocation, DeployedPort, Deployment
@@ -26,6 +29,11 @@ class AnyPipeline:
     """A pipeline of somebody else's making, which does as it likes."""
 
     work: Callable[[bytes], list[Document]]
+
+    standard = False
+
+    def may_take_long(self, content: bytes) -> bool:
+        return bool(content)
 
     def execute(self, content: bytes, *, piece: bool) -> list[Document]:
         assert not piece
@@ -53,9 +61,9 @@ def listed(agent: Agent, folder: Path, **contents: bytes) -> list[IntakeItem]:
     return agent.read_intake(0, 2**62)
 
 
-def worker_with(agent: Agent, work: Callable[[bytes], list[Document]]) -> _Worker:
+def worker_with(agent: Agent, work: Callable[[bytes], list[Document]]) -> Worker:
     """A worker whose locations run another pipeline, until it looks at the definitions again."""
-    worker = _Worker(agent, agent.box_number())
+    worker = Worker(agent, agent.box_number())
     pipeline: Any = AnyPipeline(work)
     worker._refresh()
     worker.locations = {id_: replace(location, pipeline=pipeline) for id_, location in worker.locations.items()}
@@ -134,3 +142,75 @@ def test_published_source_of_a_location_that_was_disabled_since_is_still_removed
 
     assert list((folder / "in").iterdir()) == []
     assert agent.read_intake(0, 2**62) == []
+
+
+MIXED = b'{"region": "NO"}\n{"region": "SE"}\n{"region": "NO"}'
+
+
+def application(folder: Path, *, sweden: bool) -> Deployment:
+    """Files that are published whole or not at all, and a port for one region or for two."""
+    wanted = "Region = 'NO' OR Region = 'SE'" if sweden else "Region = 'NO'"
+    model = ApplicationModel.model_validate(
+        {
+            "application": "orders",
+            "properties": {"Region": "text"},
+            "schemas": [{"type": "Order", "format": "json", "promote": {"Region": "$.region"}}],
+            "receive_ports": [
+                {
+                    "name": "In",
+                    "locations": [
+                        {
+                            "name": "In", "adapter": "file", "address": "in/*.json", "pipeline": "json",
+                            "interchange": "standard",
+                        }
+                    ],
+                }
+            ],
+            "send_ports": [{"name": "Out", "adapter": "file", "address": "out/%MessageID%", "filter": wanted}],
+        }
+    )  # fmt: skip
+    return deployment_of(model, folder / "orders.yaml", text_limit=256)
+
+
+def test_standard_interchange_is_published_whole_or_kept_back_whole_until_somebody_wants_all_of_it(
+    agent: Agent, folder: Path
+) -> None:
+    (folder / "in").mkdir()
+    agent.deploy(application(folder, sweden=False))
+    norway, sweden = b'{"region": "NO"}\n{"region": "NO"}', b'{"region": "SE"}'
+    items = listed(agent, folder, a=norway, b=MIXED, c=norway, d=sweden)
+
+    list(Worker(agent, agent.box_number()).receive(items))
+
+    kept = {row.kind: row for row in agent.suspended()}
+    assert (len(agent.suspended()), agent.statistics().published) == (2, 4)
+    assert agent.messages([kept["receive"].id])[kept["receive"].id].body == MIXED
+    assert kept["receive"].reason == (
+        "message 2 of 3: No subscription matches: nobody wants this message of type 'Order'"
+        " (all of the file is kept back: its interchange is standard)"
+    )
+    assert agent.messages([kept["unrouted"].id])[kept["unrouted"].id].body == sweden
+
+    [result] = resume(agent, [str(kept["receive"].id)])
+    assert result["result"] == f"still fails: {kept['receive'].reason}"
+    agent.deploy(application(folder, sweden=True))
+    results = resume(agent, [str(row.id) for row in kept.values()])
+
+    assert {each["result"] for each in results} == {"published 3, unrouted 0, suspended 0", "routed"}
+    assert (agent.suspended(), agent.statistics().ready) == ([], 8)
+
+
+def test_subscription_that_comes_while_a_standard_interchange_is_published_is_heeded(
+    agent: Agent, folder: Path
+) -> None:
+    (folder / "in").mkdir()
+    agent.deploy(application(folder, sweden=False))
+    worker = Worker(agent, agent.box_number())
+    items = listed(agent, folder, a=MIXED)
+    agent.router()
+    with Agent(agent.database) as other:
+        other.deploy(application(folder, sweden=True))
+
+    list(worker.receive(items))
+
+    assert (agent.suspended(), agent.statistics().published) == ([], 3)

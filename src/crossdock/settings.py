@@ -23,3 +23,4 @@ class Settings(BaseSettings):
         default=None, gt=timedelta(0), description="age at which suspended messages are ended; never by default"
     )
     text_limit: int = Field(default=256, gt=0, description="longest promoted text, in characters")
+    time_limit: float = Field(default=300, gt=0, description="longest time of the pipeline for a source, in seconds")

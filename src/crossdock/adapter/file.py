@@ -24,6 +24,7 @@ from crossdock.adapter.file_settle import (
     WRITING,
     identity_of,
     make_folder,
+    original_name,
     path_of,
     put_back,
     settle,
@@ -177,11 +178,23 @@ class FileReceiveAdapter:
         return now - young[identity] >= self._minimum_age
 
     def _restore_left_over(self, entry: os.DirEntry[str]) -> None:
-        """A process died between moving a file aside and removing it: put it back, so that it is looked at again."""
-        _, _, original = entry.name.removeprefix(SETTLED).partition("-")
-        age = self._clock() - entry.stat(follow_symlinks=False).st_ctime
-        if original and age > _SETTLED_LEFT_OVER_SECONDS:
-            put_back(os.fsencode(entry.path), os.fsencode(Path(entry.path).with_name(original)))
+        """A process died between moving a file aside and removing it: put it back, so that it is looked at again.
+
+        Anybody can give a file such a name: what is not one of ours stays, and so does what cannot be put back.
+        """
+        original = original_name(os.fsencode(entry.name))
+        if original is None or not entry.is_file(follow_symlinks=False):
+            return
+        if self._clock() - entry.stat(follow_symlinks=False).st_ctime <= _SETTLED_LEFT_OVER_SECONDS:
+            return
+        aside = os.fsencode(entry.path)
+        try:
+            put_back(aside, os.path.join(os.path.dirname(aside), original))  # noqa: PTH118, PTH120
+        except OSError as error:
+            if error.errno not in _GONE and entry.path not in self._unreadable:
+                self._unreadable.add(entry.path)
+                name = printable_path(aside)
+                logger.warning("File %s cannot be given its name back and stays: %s", name, error.strerror)
 
     def _open(self, path: bytes) -> int:
         """Folder by folder, so that none of them can be a link by now that leads elsewhere."""

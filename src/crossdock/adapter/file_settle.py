@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import filecmp
 import os
+import re
 import shutil
-from errno import EMLINK, ENAMETOOLONG, ENOTDIR, EOPNOTSUPP, EPERM, EXDEV
+from errno import EISDIR, EMLINK, ENAMETOOLONG, ENOTDIR, EOPNOTSUPP, EPERM, EXDEV
 from fcntl import LOCK_EX, LOCK_NB, flock
 from hashlib import sha256
 from pathlib import Path
@@ -17,6 +18,7 @@ from uuid import uuid4
 
 WRITING = ".crossdock-"
 SETTLED = ".crossdock-settled-"
+_SETTLED_NAME = re.compile(re.escape(os.fsencode(SETTLED)) + rb"\d+-(.+)", re.DOTALL)
 _LONGEST_NAME_BYTES = 255
 _NO_LINK = (EXDEV, EPERM, EMLINK, EOPNOTSUPP)
 
@@ -102,11 +104,17 @@ def _aside(identity: bytes) -> bytes:
     return os.path.join(folder, os.fsencode(SETTLED) + identity.split(b":", 1)[0] + b"-" + name)  # noqa: PTH118
 
 
+def original_name(aside: bytes) -> bytes | None:
+    """The name of a file before it was moved aside; None if this is no name that we give."""
+    found = _SETTLED_NAME.fullmatch(aside)
+    return None if found is None or found[1] in (b".", b"..") else found[1]
+
+
 def _step_aside(path: bytes, aside: bytes) -> bytes:
     try:
         os.rename(path, aside)  # noqa: PTH104
     except OSError as error:
-        if error.errno != ENAMETOOLONG:
+        if error.errno not in (ENAMETOOLONG, EISDIR):
             raise
         return path  # no room to step aside: the look just before has to do
     return aside

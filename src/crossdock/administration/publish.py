@@ -15,7 +15,8 @@ from crossdock.message.message import Message, Part
 from crossdock.message.property import PropertyRegistry, Value, parse_value
 from crossdock.messagebox.agent import Agent
 from crossdock.receive.interchange import Interchange
-from crossdock.receive.location import SIZE_LIMIT_BYTES, ReceiveLocation
+from crossdock.receive.location import ReceiveLocation
+from crossdock.receive.ranges import SIZE_LIMIT_BYTES
 
 _FILE, _FAILED = "FILE.ReceivedFileName", "ErrorReport.ErrorType"
 _TRANSPORT, _GROUP = "BTS.SPTransportID", "BTS.SPGroupID"

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from crossdock.errors import UsageError
 from crossdock.message.message import Message
-from crossdock.messagebox.agent import Agent
+from crossdock.messagebox.agent import Agent, UnroutedError
 from crossdock.messagebox.rows import Statistics, SuspendedMessage
 from crossdock.receive.location import ReceiveLocation
 
@@ -99,7 +99,10 @@ def _receive_again(agent: Agent, row: SuspendedMessage) -> str:
     interchange = location.again(row.host_id, message, (row.host_id, row.sequence), agent.message_id)
     if interchange.failures and not interchange.messages and len(interchange.failures) == 1:
         return f"still fails: {interchange.failures[0].reason}"
-    published = agent.publish([interchange])
+    try:
+        published = agent.publish([interchange])
+    except UnroutedError as error:
+        return f"still fails: {error}"
     if not published.interchanges:
         return "resumed by somebody else"
     return f"published {published.published}, unrouted {published.unrouted}, suspended {published.suspended}"

@@ -14,7 +14,8 @@ import psycopg
 from crossdock.adapter.file import MINIMUM_AGE_SECONDS
 from crossdock.bench.nowhere import Counted, NoService, Nowhere
 from crossdock.bench.traffic import Format, Traffic
-from crossdock.dataflow.receive import RangeOutcome, ReceiveFlow
+from crossdock.dataflow.outcome import RangeOutcome
+from crossdock.dataflow.receive import ReceiveFlow
 from crossdock.dataflow.session import Spark, start_spark
 from crossdock.errors import CrossdockError
 from crossdock.host.instance import HostInstance

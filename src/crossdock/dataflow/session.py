@@ -23,6 +23,7 @@ from pyspark.sql import SparkSession
 
 from crossdock.dataflow.java import Java, find_java
 from crossdock.errors import UnavailableError
+from crossdock.receive.time_limit import TIME_LIMIT_SECONDS
 from crossdock.settings import Settings
 
 _TASK_ATTEMPTS = 4
@@ -40,7 +41,7 @@ _LOG_LIMIT_BYTES = 20_000_000
 
 @dataclass(frozen=True, slots=True)
 class Spark:
-    """A running Spark. `close` ends the session and the Java process behind it."""
+    """A running Spark. `close` ends the session and the Java process behind it. `time_limit`: for one source."""
 
     session: SparkSession
     java: Java
@@ -48,6 +49,7 @@ class Spark:
     folder: Path
     log: Path
     link: Path | None = None
+    time_limit: float = TIME_LIMIT_SECONDS
 
     def alive(self) -> bool:
         return self.process.poll() is None
@@ -102,7 +104,7 @@ def start_spark(settings: Settings) -> Spark:
         ) from error
     finally:
         _restore(interrupt)
-    return Spark(SparkSession(context), java, gateway.proc, folder, log, link)
+    return Spark(SparkSession(context), java, gateway.proc, folder, log, link, settings.time_limit)
 
 
 def _silence_py4j() -> None:

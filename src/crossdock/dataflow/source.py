@@ -29,6 +29,7 @@ SCHEMA = pa.schema(
         pa.field("location_id", pa.int32(), nullable=False),
         pa.field("identity", pa.binary(), nullable=False),
         pa.field("size", pa.int64(), nullable=False),
+        pa.field("attempts", pa.int32(), nullable=False),
     ]
 )
 
@@ -43,7 +44,10 @@ class IntakeSource(DataSource):
         return "crossdock_intake"
 
     def schema(self) -> str:
-        return "sequence BIGINT NOT NULL, location_id INT NOT NULL, identity BINARY NOT NULL, size BIGINT NOT NULL"
+        return (
+            "sequence BIGINT NOT NULL, location_id INT NOT NULL, identity BINARY NOT NULL, size BIGINT NOT NULL,"
+            " attempts INT NOT NULL"
+        )
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: ARG002, N802 - Spark's signature
         return IntakeReader(str(self.options["databaseSecret"]), int(self.options["host"]))
@@ -93,7 +97,8 @@ class IntakeReader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, IntakeRange)
-        columns = zip(*((i.sequence, i.location_id, i.identity, i.size) for i in partition.items), strict=True)
+        rows = ((i.sequence, i.location_id, i.identity, i.size, i.attempts) for i in partition.items)
+        columns = zip(*rows, strict=True)
         yield pa.RecordBatch.from_arrays(
             [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)], schema=SCHEMA
         )

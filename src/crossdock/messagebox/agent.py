@@ -29,7 +29,7 @@ from crossdock.messagebox.ledger import Ledger
 from crossdock.messagebox.lifeline import INSTANCE_LOCK
 from crossdock.messagebox.load import load_filters, load_router
 from crossdock.messagebox.migrate import check_server, migrate
-from crossdock.messagebox.publish import SUBSCRIPTION_LOCK, EpochMovedError, publish
+from crossdock.messagebox.publish import SUBSCRIPTION_LOCK, EpochMovedError, UnroutedError, publish
 from crossdock.messagebox.rows import Published, Statistics
 from crossdock.messagebox.statement import statement
 from crossdock.messagebox.subscriptions import Subscriptions
@@ -38,7 +38,7 @@ from crossdock.receive.interchange import Interchange
 from crossdock.subscription.predicate import Filter
 from crossdock.subscription.router import Router
 
-__all__ = ["Agent", "EpochMovedError"]
+__all__ = ["Agent", "EpochMovedError", "UnroutedError"]
 
 
 class Agent(Ledger, Suspensions, Subscriptions, Cleanup):
@@ -106,7 +106,8 @@ class Agent(Ledger, Suspensions, Subscriptions, Cleanup):
     def publish(self, interchanges: Sequence[Interchange], *, location_epoch: int | None = None) -> Published:
         """Publish each interchange exactly once; those published before are skipped.
 
-        If the subscriptions change meanwhile they are matched again. If `location_epoch` is given and the receive
+        A standard interchange that cannot be routed whole is an UnroutedError, and then nothing is published. If the
+        subscriptions change meanwhile they are matched again. If `location_epoch` is given and the receive
         locations have changed since, EpochMovedError asks the caller to read the interchanges again.
         """
         if not interchanges:

@@ -16,6 +16,7 @@ from crossdock.message.message import Message
 from crossdock.messagebox.batch import Batch
 from crossdock.messagebox.copy import Column, copy_columns, copy_tuples
 from crossdock.messagebox.statement import statement
+from crossdock.receive.interchange import Interchange
 from crossdock.subscription.correlation import correlation_hash
 from crossdock.subscription.router import Int64s, Router, Subscription
 
@@ -247,3 +248,17 @@ def _record_refusals(connection: psycopg.Connection, decision: Decision, ids: np
 
 def _uuid(value: Any) -> UUID:
     return UUID(bytes=bytes(value))
+
+
+def kept_back(decision: Decision, interchanges: Sequence[Interchange], counts: npt.NDArray[np.int64]) -> str | None:
+    """Why the first standard interchange with a message that nobody wants stays; None if there is none."""
+    begin = 0
+    for each in interchanges:
+        missed = np.flatnonzero(counts[begin : begin + len(each.messages)] == 0)
+        if each.standard and len(missed):
+            place = int(missed[0])
+            why = decision.why_unrouted(begin + place, each.messages[place]).rstrip(".")
+            kept = "all of the file is kept back: its interchange is standard"
+            return f"message {place + 1} of {len(each.messages)}: {why} ({kept})"
+        begin += len(each.messages)
+    return None

@@ -33,9 +33,17 @@ class Ledger(Database):
         return [IntakeItem(*row) for row in self._rows("read_intake", {"start": start, "end": end, "host": host})]
 
     def intake_progress(self, sequence: int) -> tuple[int, int]:
-        """How far a large source is published: (where its next range begins, how many messages came before)."""
+        """How far a source is published: (where its next range begins, how many messages came before)."""
         [(start, received)] = self._rows("intake_progress", {"sequence": sequence})
         return int(start), int(received)
+
+    def try_intake(self, sequence: int, *, afresh: bool = False, change: int = 1) -> int | None:
+        """Note that a source is being tried; gives how many times it was, with this one. None if it is not there.
+
+        `afresh`: the attempts before do not count. With a `change` of -1 this one does not count any more.
+        """
+        parameters = {"sequence": sequence, "afresh": afresh, "change": change}
+        return next((int(attempts) for (attempts,) in self._rows("try_intake", parameters)), None)
 
     def settled_intake(self, *, after: int, limit: int = 1000) -> list[tuple[int, int, bytes]]:
         """(sequence, location, identity) of published sources that are still in the ledger."""

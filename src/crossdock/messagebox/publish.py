@@ -28,6 +28,7 @@ from crossdock.messagebox.decide import (
     decide,
     find_instances,
     give,
+    kept_back,
     refuse_second_answers,
 )
 from crossdock.messagebox.lifeline import channel
@@ -51,6 +52,10 @@ class EpochMovedError(Exception):
     """Subscriptions, or receive locations, changed while a batch was being published: nothing was done."""
 
 
+class UnroutedError(Exception):
+    """Nobody wants one of the messages of a standard interchange: nothing was done."""
+
+
 def publish(
     connection: psycopg.Connection,
     router: Router,
@@ -59,6 +64,8 @@ def publish(
     location_epoch: int | None = None,
 ) -> Published:
     """Publish in the caller's connection; raises EpochMovedError, with nothing done, if the router is out of date.
+
+    Raises UnroutedError, with nothing done, if a standard interchange cannot be routed whole.
 
     `location_epoch`: the interchanges were read by these definitions of receive locations, and they must still hold.
     """
@@ -69,11 +76,15 @@ def publish(
     if _is_plain(interchanges, messages, decision):
         published = _publish_plain(connection, decision, messages, location_epoch)
         return replace(published, interchanges=len(interchanges), match_seconds=match_seconds)
-    together = connection.pipeline() if _everything(interchanges).is_few else nullcontext()
+    standard = any(each.standard for each in interchanges)
+    together = connection.pipeline() if not standard and _everything(interchanges).is_few else nullcontext()
     with _epoch_held(), together, connection.transaction():
         find_instances(connection, decision, messages)
         refuse_second_answers(decision, messages)
         counts = decision.counts(len(messages))
+        if standard and (reason := kept_back(decision, interchanges, counts)) is not None:
+            check_epoch(connection, router.epoch, location_epoch)  # only by the subscriptions as they are now
+            raise UnroutedError(reason)
         tallies = _tallies(interchanges, counts)
         ours = _claim(connection, interchanges, tallies)
         if not all(ours):

@@ -162,8 +162,10 @@ CREATE TABLE intake (
     location_id  integer     NOT NULL REFERENCES receive_location,
     identity     bytea       NOT NULL,
     size         bigint      NOT NULL,
-    listed_at    timestamptz NOT NULL DEFAULT now()
+    listed_at    timestamptz NOT NULL DEFAULT now(),
+    attempts     smallint    NOT NULL DEFAULT 0
 );
+COMMENT ON COLUMN intake.attempts IS 'how often it was tried by itself, after a process had ended: each may have ended one';
 CREATE UNIQUE INDEX a_source_is_listed_once ON intake (sha256(identity));
 
 CREATE SEQUENCE express_sequence;
@@ -399,7 +401,7 @@ BEGIN
     EXECUTE format('GRANT INSERT ON queue, scheduled, suspended, message, part, fragment, publication, refusal, delivery,
                     message_ref_log_1, message_ref_log_2, part_ref_log_1, part_ref_log_2 TO %I', role_name);
     EXECUTE format('GRANT INSERT, UPDATE, DELETE ON instance_subscription, host_instance, ordered_line TO %I', role_name);
-    EXECUTE format('GRANT UPDATE (location_id), DELETE, INSERT ON intake TO %I', role_name);
+    EXECUTE format('GRANT UPDATE (location_id, attempts), DELETE, INSERT ON intake TO %I', role_name);
     EXECUTE format('GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA crossdock TO %I', role_name);
     FOR parent IN SELECT relname FROM pg_class JOIN pg_inherits ON inhrelid = pg_class.oid
                    WHERE relnamespace = 'crossdock'::regnamespace AND relkind = 'r' LOOP

@@ -20,6 +20,7 @@ from crossdock.pipeline.definition import (
 from crossdock.pipeline.document import Promoter, Promotion
 from crossdock.pipeline.flat import FlatDisassembler, Record
 from crossdock.pipeline.json import JsonDisassembler, parse_path
+from crossdock.pipeline.lines import check_lines
 from crossdock.pipeline.map import Transform, function_map, xslt_map
 from crossdock.pipeline.receive import (
     CustomDisassembler,
@@ -66,6 +67,8 @@ def _decoders(definition: PipelineDefinition) -> list[Decoder]:
             raise ApplicationError("`charset` is not for XML, which says itself how it is encoded")
     if definition.disassemble in ("json", "flat") or definition.charset is not None:
         decoders.append(partial(to_utf8, charset=definition.charset))
+    if definition.disassemble == "flat":  # all of its lines are looked at before the first is a message
+        decoders.append(check_lines)
     return decoders
 
 

@@ -12,11 +12,12 @@ from operator import attrgetter
 from typing import Any, Literal
 
 import msgspec
-import numpy as np
 
 from crossdock.errors import ApplicationError, DocumentError, PromotionError
 from crossdock.message.property import PropertyType
 from crossdock.pipeline.document import Document, LineReader, Promoter, Promotion
+from crossdock.pipeline.lines import MESSAGES_LIMIT, lines_of, too_many
+from crossdock.pipeline.nesting import nesting
 
 Split = Literal["document", "array", "lines"]
 Path = tuple[str | int, ...]
@@ -24,8 +25,6 @@ Path = tuple[str | int, ...]
 _BOM = b"\xef\xbb\xbf"
 _STEP = re.compile(r"""\.([A-Za-z_][\w-]*)|\[(\d+)\]|\['((?:[^'\\]|\\.)*)'\]|\["((?:[^"\\]|\\.)*)"\]""", re.ASCII)
 _BLANK = b" \t\r\n"
-_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
-_ALL_BUT_BRACKETS = bytes(set(range(256)) - set(b"{}[]"))
 # The same everywhere, and well below what any version of Python or msgspec can follow.
 NESTING_LIMIT = 500
 
@@ -48,7 +47,7 @@ class JsonDisassembler:
                 for number, element in enumerate(_elements(body), start=1):
                     yield self._document(element, element, "element", number)
             case "lines":
-                for number, line in enumerate(body.split(b"\n"), start=1):
+                for number, line in enumerate(lines_of(body), start=1):
                     if stripped := line.strip(_BLANK):
                         yield self._document(stripped, stripped, "line", number)
             case _:
@@ -60,7 +59,7 @@ class JsonDisassembler:
         return self._lines if lines else None
 
     def _lines(self, content: bytes, start: int) -> Iterator[Document]:
-        for line in content.split(b"\n"):
+        for line in lines_of(content):
             if stripped := (line if start else line.removeprefix(_BOM)).strip(_BLANK):
                 yield self._document(stripped, stripped, "the line at byte", start + 1)
             start += len(line) + 1
@@ -229,17 +228,20 @@ def _looks_like(body: bytes) -> Split:
     return "lines" if rest.strip(_BLANK) and _problem(first.strip(_BLANK), "") is None else "document"
 
 
-def _elements(body: bytes) -> list[bytes]:
+def _elements(body: bytes) -> Iterator[bytes]:
     problem = _unreadable(body, "the file")
     if problem is not None:
         raise problem
+    # Before it is taken apart, which needs more memory for each element than the element has bytes.
+    if body.count(b",") >= MESSAGES_LIMIT and nesting(body).commas >= MESSAGES_LIMIT:
+        raise too_many()
     try:
         elements = msgspec.json.decode(body, type=list[msgspec.Raw])
     except msgspec.ValidationError as error:
         raise DocumentError("the file is not a JSON array") from error
     if not elements:
         raise DocumentError("the file is an empty array and holds no message")
-    return [bytes(element).strip(_BLANK) for element in elements]
+    return (bytes(element).strip(_BLANK) for element in elements)
 
 
 def _problem(body: bytes, place: str) -> DocumentError | None:
@@ -256,10 +258,7 @@ def _may_be_too_deep(body: bytes) -> bool:
 def _too_deep(body: bytes, place: str) -> DocumentError | None:
     if not _may_be_too_deep(body):
         return None
-    signs = np.frombuffer(_STRING.sub(b"", body).translate(None, _ALL_BUT_BRACKETS), np.uint8)
-    steps = np.where((signs == ord("{")) | (signs == ord("[")), np.int8(1), np.int8(-1))
-    deepest = steps.cumsum(dtype=np.int32).max(initial=0)
-    return DocumentError(f"{place} is nested too deeply") if deepest > NESTING_LIMIT else None
+    return DocumentError(f"{place} is nested too deeply") if nesting(body).deepest > NESTING_LIMIT else None
 
 
 def _unreadable(body: bytes, place: str) -> DocumentError | None:

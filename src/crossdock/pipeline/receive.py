@@ -6,15 +6,23 @@ keeps the good documents and reports the bad ones; a standard one is all or noth
 
 from __future__ import annotations
 
+import logging
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate, islice
 from typing import Protocol, runtime_checkable
 
 from crossdock.errors import DocumentError, PromotionError
 from crossdock.pipeline.custom import Checks
 from crossdock.pipeline.document import Document, LineReader
+from crossdock.pipeline.lines import MESSAGES_LIMIT, lines_of, too_many
 from crossdock.pipeline.map import Transform
 from crossdock.pipeline.validate import Validator
+
+logger = logging.getLogger(__name__)
+
+_LITTLE_BYTES = 64 * 1024
 
 Decoder = Callable[[bytes], bytes]
 Component = Callable[[Document], Document]
@@ -92,6 +100,28 @@ class Validated:
 
 
 @dataclass(frozen=True, slots=True)
+class Lines:
+    """Reads whole lines of a large file, given where in it they begin: takes them apart, then finishes each."""
+
+    read: LineReader
+    finish: Component
+
+    def __call__(self, content: bytes, start: int) -> Iterator[Document]:
+        return map(self.finish, self.read(content, start))
+
+    def place_of(self, content: bytes, start: int, number: int) -> int:
+        """How many bytes come before the line of the document that so many others precede."""
+        ends = [0, *accumulate(len(line) + 1 for line in lines_of(content))][:-1]
+        return ends[bisect_right(ends, number, lo=1, key=lambda end: self._documents(content[:end], start)) - 1]
+
+    def _documents(self, content: bytes, start: int) -> int:
+        try:
+            return sum(1 for _ in self.read(content, start))
+        except Exception:  # the one that is looked for cannot even be taken apart
+            return len(content) + 1
+
+
+@dataclass(frozen=True, slots=True)
 class ReceivePipeline:
     """`decodes`: decoding changes what ordinary files hold."""
 
@@ -103,6 +133,11 @@ class ReceivePipeline:
     maps: Maps = field(default_factory=dict)
     standard: bool = False
 
+    def may_take_long(self, content: bytes) -> bool:
+        """Whether it does more than to take apart and promote, or has much to do."""
+        more = self.components or self.maps or self.validators or self.decodes
+        return bool(more) or isinstance(self.disassembler, CustomDisassembler) or len(content) > _LITTLE_BYTES
+
     def execute(self, content: bytes, *, piece: bool = False) -> list[Document]:
         """The documents in a source; or, of a `piece` that was found in one before, that document again."""
         try:
@@ -110,9 +145,11 @@ class ReceivePipeline:
             for decode in () if piece else self.decoders:
                 decoded = decode(decoded)
             found = self.disassembler.disassemble(decoded, piece=piece)
-            documents = [self._finished(document) for document in found]
+            documents = list(islice(map(self._finished, found), MESSAGES_LIMIT + 1))
             if not documents:
                 raise DocumentError("the file holds no message")
+            if len(documents) > MESSAGES_LIMIT:
+                raise too_many()
         except (DocumentError, PromotionError) as error:
             return [Document(content, error=str(error), piece=piece)]
         failed = next((document for document in documents if document.error is not None), None)
@@ -123,18 +160,12 @@ class ReceivePipeline:
         reason = f"{failed.error} (all of the file is kept back: its interchange is standard)"
         return [Document(content, error=reason, piece=piece)]
 
-    def by_lines(self, head: bytes) -> LineReader | None:
+    def by_lines(self, head: bytes) -> Lines | None:
         """How to read a large file range by range; None if it has to be read whole."""
         if self.standard or self.decodes or not isinstance(self.disassembler, LineDisassembler):
             return None
         read = self.disassembler.by_lines(head)
-        if read is None:
-            return None
-
-        def finished(content: bytes, start: int) -> Iterator[Document]:
-            return map(self._finished, read(content, start))
-
-        return finished
+        return None if read is None else Lines(read, self._finished)
 
     def _finished(self, document: Document) -> Document:
         """Through the stages that look at one document at a time."""
@@ -151,6 +182,14 @@ class ReceivePipeline:
             return mapped(done, self.maps)
         except (DocumentError, PromotionError) as error:
             return document.failed(str(error))
+        except (Exception, SystemExit) as error:  # what somebody's code raises fails this document and no other
+            logger.debug("A component failed", exc_info=error)
+            return document.failed(unexpected(error))
+
+
+def unexpected(error: BaseException) -> str:
+    """The reason why a document is suspended on which a pipeline raised what it should not."""
+    return f"the pipeline failed: {type(error).__name__}: {error}"
 
 
 def mapped(document: Document, maps: Maps) -> Document:

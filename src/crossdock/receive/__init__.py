@@ -1,1 +1,2 @@
-"""Receive ports and locations: `location.py` turns a source into an interchange, `intake.py` keeps the ledger."""
+"""Receive ports and locations: `location.py` turns a source into an interchange, `ranges.py` cuts
+large ones, `intake.py` keeps the ledger."""

@@ -7,6 +7,7 @@ next round, since each step can be done again.
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -15,13 +16,14 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from crossdock.adapter.contract import BatchReceiveAdapter
-from crossdock.errors import TransientError
+from crossdock.errors import CrossdockError
 from crossdock.receive.location import ReceiveLocation
 
 _FIRST_BACK_OFF_SECONDS = 1.0
 _LONGEST_BACK_OFF_SECONDS = 60.0
 _ITEMS_PER_TRANSACTION = 5_000
 _LIST_ALL_SECONDS = 60.0
+_SAY_SECONDS = 10.0
 
 logger = logging.getLogger(__name__)
 
@@ -63,12 +65,15 @@ class Intake:
     _postponed: dict[int, _BackOff] = field(default_factory=dict)
     _unreadable: dict[bytes, _BackOff] = field(default_factory=dict)
     _stuck: set[bytes] = field(default_factory=set)
+    _awaited_since: dict[int, float] = field(default_factory=dict)
     _list_all_at: float = 0.0
 
     def round(self, locations: Mapping[int, ReceiveLocation], disabled: Mapping[int, ReceiveLocation]) -> int:
         """Remove what is published, also at disabled locations; list what is new; gives how many sources were new."""
         self.acknowledge({**disabled, **locations})
         self._retry_postponed()
+        for gone in self._failing.keys() - locations.keys():
+            del self._failing[gone]  # nobody waits for a location that is disabled
         self.incomplete = 0
         return sum(self._list(location) for location in locations.values())
 
@@ -92,7 +97,7 @@ class Intake:
     def _removed(self, location: ReceiveLocation, published: Sequence[tuple[int, bytes]]) -> list[int]:
         """Remove sources, many at once where that is quicker; gives the sequences of those that are gone."""
         if isinstance(location.adapter, BatchReceiveAdapter):
-            with suppress(TransientError):  # one by one, the others are not held up
+            with suppress(Exception):  # one by one, the others are not held up
                 location.adapter.acknowledge_batch([identity for _, identity in published])
                 self._known.get(location.id, set()).difference_update(identity for _, identity in published)
                 return [sequence for sequence, _ in published]
@@ -131,9 +136,9 @@ class Intake:
             return 0
         try:
             listing = location.adapter.list()
-        except TransientError as error:
+        except Exception as error:  # whatever one adapter raises, the others go on
             if back_off is None:
-                logger.warning("Receive location %r waits: %s", location.definition.name, error)
+                logger.warning("Receive location %r waits: %s", location.definition.name, _described(error))
             self._failing.setdefault(location.id, _BackOff()).again(self.clock())
             return 0
         self._failing.pop(location.id, None)
@@ -143,15 +148,36 @@ class Intake:
         for start in range(0, len(new), _ITEMS_PER_TRANSACTION):
             self.ledger.list_intake(new[start : start + _ITEMS_PER_TRANSACTION])
         self._known[location.id] = {each.identity for each in listing.ready}
+        self._say_what_is_awaited(location, listing.incomplete, new=bool(new))
         return len(new)
+
+    def _say_what_is_awaited(self, location: ReceiveLocation, incomplete: int, *, new: bool) -> None:
+        """Once, where nothing has come for a while and only what is not complete yet is there."""
+        if new or not incomplete:
+            self._awaited_since.pop(location.id, None)
+        elif self.clock() - self._awaited_since.setdefault(location.id, self.clock()) >= _SAY_SECONDS:
+            self._awaited_since[location.id] = math.inf
+            what = "a source that changed" if incomplete == 1 else f"{incomplete:,} sources that changed"
+            logger.warning(
+                "Receive location %r waits for %s too recently to be complete", location.definition.name, what
+            )
 
     def _remove(self, location: ReceiveLocation, identity: bytes) -> bool:
         try:
             location.adapter.acknowledge(identity)
             self._known.get(location.id, set()).discard(identity)
             return True
-        except TransientError as error:
+        except Exception as error:
             if identity not in self._stuck:
-                logger.warning("Receive location %r: %s; it is published and stays", location.definition.name, error)
+                name, problem = location.definition.name, _described(error)
+                logger.warning("Receive location %r: %s; it is published and stays", name, problem)
             self._stuck.add(identity)
             return False
+
+
+def _described(error: Exception) -> str:
+    """One sentence; what no adapter should raise is named by its type."""
+    if isinstance(error, CrossdockError):
+        return str(error)
+    logger.debug("An adapter failed", exc_info=error)
+    return f"its adapter failed: {type(error).__name__}: {error}"

@@ -12,12 +12,13 @@ from crossdock.message.property import Value
 
 @dataclass(frozen=True, slots=True)
 class IntakeItem:
-    """A source in the intake ledger, still to be read."""
+    """A source in the intake ledger, still to be read; `attempts` may have ended the process that read it."""
 
     sequence: int
     location_id: int
     identity: bytes
     size: int
+    attempts: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,8 @@ class Interchange:
 
     Without a sequence there is no source in the ledger: it is published every time it is asked for. `replaces` names
     the suspended reference (host, sequence) whose place it takes; it is published if that is still there. `settles` is
-    the same for a claimed one. With `awaits` it is a request: whoever waits for the response is subscribed with it.
+    the same for a claimed one. With `awaits` it is a request: whoever waits for the response is subscribed with it. A
+    `standard` one is not published at all if somebody is missing who wants one of its messages.
     """
 
     sequence: int | None
@@ -72,3 +74,4 @@ class Interchange:
     replaces: tuple[int, int] | None = None
     settles: Settled | None = None
     awaits: Awaited | None = None
+    standard: bool = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -18,23 +19,22 @@ from crossdock.message.property import Value
 from crossdock.message.run import BODY, message_ids
 from crossdock.pipeline.build import receive_pipeline
 from crossdock.pipeline.definition import PipelineDefinition, SendPipelineDefinition
-from crossdock.pipeline.document import Document, LineReader
-from crossdock.pipeline.receive import ReceivePipeline
+from crossdock.pipeline.document import Document
+from crossdock.pipeline.lines import lines_of
+from crossdock.pipeline.receive import Lines, ReceivePipeline, unexpected
 from crossdock.receive.interchange import Failure, IntakeItem, Interchange
+from crossdock.receive.ranges import RANGE_MESSAGES, SIZE_LIMIT_BYTES, Cutter
 from crossdock.receive.run import message_run
+from crossdock.receive.time_limit import TIME_LIMIT_SECONDS, OutOfTimeError, time_limit
 
 logger = logging.getLogger(__name__)
 
-# A source that is larger is read range by range, if it is one of lines.
-LARGE_BYTES = 32 * 1024 * 1024
-RANGE_BYTES = 16 * 1024 * 1024
 _HEAD_BYTES = 1024 * 1024
 # For fewer it takes longer to begin a run than to make each message by itself.
 _FEWEST_IN_A_RUN = 5
 _WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
 _STAGE, _DISASSEMBLED = "Crossdock.Stage", "disassembled"
 _DESCRIPTION = "ErrorReport.Description"
-SIZE_LIMIT_BYTES = 256 * 1024 * 1024
 
 
 class LocationDefinition(BaseModel):
@@ -55,15 +55,16 @@ class LocationDefinition(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Whole lines of a large source, and what became of them."""
+    """Whole lines of a large source, how many messages were received before, and what became of these."""
 
     content: bytes
+    received: int
     interchange: Interchange
 
 
 @dataclass(frozen=True, slots=True)
 class ReceiveLocation:
-    """A location at work. `address` is the one to show: without passwords."""
+    """A location at work. `address` is the one to show: without passwords. `time_limit`: for a source, in seconds."""
 
     id: int
     host_id: int
@@ -73,9 +74,12 @@ class ReceiveLocation:
     address: str
     transport: str
     labels: frozenset[str]
+    time_limit: float = TIME_LIMIT_SECONDS
 
     @classmethod
-    def from_definition(cls, id_: int, host_id: int, stored: Mapping[str, Any]) -> ReceiveLocation:
+    def from_definition(
+        cls, id_: int, host_id: int, stored: Mapping[str, Any], time_limit: float = TIME_LIMIT_SECONDS
+    ) -> ReceiveLocation:
         definition = LocationDefinition.model_validate(stored)
         adapter = receive_adapter(
             definition.adapter, definition.address, definition.options, code=definition.pipeline.code
@@ -85,28 +89,37 @@ class ReceiveLocation:
         address = definition.address if pushed else printable_address(definition.adapter, definition.address)
         pipeline = receive_pipeline(definition.pipeline)
         transport, labels = transport_name(definition.adapter), frozenset(definition.labels)
-        return cls(id_, host_id, definition, adapter, pipeline, address, transport, labels)
+        return cls(id_, host_id, definition, adapter, pipeline, address, transport, labels, time_limit)
 
     @property
     def is_pushed(self) -> bool:
         """Whether sources are sent here, rather than found and read."""
         return self.definition.adapter == "http"
 
-    def receive(self, item: IntakeItem, box: int) -> Interchange | None:
-        """Read a source and run the pipeline; None if it vanished or changed since it was listed."""
+    def read(self, item: IntakeItem) -> bytes | None:
+        """The content of a source; None if it vanished or changed since it was listed."""
         if item.size > SIZE_LIMIT_BYTES:
             raise TransientError(
                 f"{self.adapter.name(item.identity)} has {item.size:,} bytes, and {SIZE_LIMIT_BYTES:,} is the most"
             )
-        content = self.adapter.read(item.identity)
-        return None if content is None else self.interchange(item, box, content)
+        return self.adapter.read(item.identity)
 
-    def ranges(self, item: IntakeItem, box: int, start: int, received: int) -> Iterator[Range] | None:
+    def ranges(
+        self,
+        item: IntakeItem,
+        box: int,
+        start: int,
+        received: int,
+        messages: int = RANGE_MESSAGES,
+        *,
+        unread: str | None = None,
+    ) -> Iterator[Range] | None:
         """A large source range by range, from `start` on, before which so many messages were received.
 
-        None if it has to be read whole. Ends early if the source vanishes or changes.
+        No range has more than so many `messages`. None if it has to be read whole. Ends early if the source vanishes or
+        changes. For the reason `unread` no line goes through the pipeline: each is kept back.
         """
-        if item.size <= LARGE_BYTES or not isinstance(self.adapter, RangedReceiveAdapter):
+        if not isinstance(self.adapter, RangedReceiveAdapter):
             return None
         head = self.adapter.read_range(item.identity, 0, _HEAD_BYTES)
         if head is None or head.startswith(_WIDE_MARKS):
@@ -115,23 +128,47 @@ class ReceiveLocation:
             read = self.pipeline.by_lines(head)
         except (DocumentError, PromotionError):
             return None
-        return None if read is None else self._ranges(self.adapter, item, box, read, start, received)
+        cutter = Cutter(self.adapter, item, start)
+        if read is None or not cutter.skip_blank() or (received == 0 and cutter.place == item.size):
+            return None
+        if unread is not None:
+            read = Lines(partial(_kept_back, reason=unread), lambda document: document)
+        return self._ranges(cutter, box, read, start, received, messages)
 
     def _ranges(
-        self, adapter: RangedReceiveAdapter, item: IntakeItem, box: int, read: LineReader, start: int, received: int
+        self, cutter: Cutter, box: int, read: Lines, start: int, received: int, messages: int
     ) -> Iterator[Range]:
+        """Blank lines are part of the range before them, so that the last range has the last message."""
+        item = cutter.item
         while start < item.size:
-            content = _whole_lines(adapter, item, start)
+            first = cutter.place
+            content = cutter.cut(messages)
             if content is None:
                 return
-            documents = self._guarded(
-                adapter.name(item.identity),
-                content,
-                lambda: list(read(content, start)),  # noqa: B023
-                piece=start > 0,
-            )
-            yield Range(content, self._range(item, box, (start, start + len(content)), received, documents))
-            start, received = start + len(content), received + len(documents)
+            documents, used = self._read_lines(item, read, content, first)
+            cutter.give_back(content[used:])
+            if not cutter.skip_blank():
+                return
+            if not documents and received == 0 and cutter.place == item.size:
+                documents = [Document(content, error="the file holds no message", piece=False)]
+            made = self._range(item, box, (start, cutter.place), received, documents)
+            yield Range(content[:used], received, made)
+            start, received = cutter.place, received + len(documents)
+
+    def _read_lines(self, item: IntakeItem, read: Lines, content: bytes, start: int) -> tuple[list[Document], int]:
+        """The documents in so many bytes at the beginning: up to one on which the pipeline fails, or just that one."""
+        documents: list[Document] = []
+        try:
+            with time_limit(self.time_limit):
+                documents.extend(read(content, start))
+            return documents, len(content)
+        except (Exception, SystemExit, OutOfTimeError) as error:
+            reason = self._reason(self.adapter.name(item.identity), error)
+        place = read.place_of(content, start, len(documents))
+        if documents:
+            return documents, place
+        end = content.find(b"\n", place) + 1 or len(content)
+        return [Document(content[place:end].strip(b"\r\n"), error=reason)], end
 
     def _range(
         self, item: IntakeItem, box: int, place: tuple[int, int], received: int, documents: Sequence[Document]
@@ -143,14 +180,19 @@ class ReceiveLocation:
         return replace(made, range_start=start, range_end=end, last=last)
 
     def failed_range(self, item: IntakeItem, box: int, range_: Range, reason: str) -> Interchange:
-        """A range that nothing can be done with: all of it is kept back, as one."""
+        """A range that nothing can be done with: every line is kept back."""
         start, end = range_.interchange.range_start, range_.interchange.range_end
         assert end is not None
-        return self._range(item, box, (start, end), 0, [Document(range_.content, error=reason, piece=start > 0)])
+        documents = list(_kept_back(range_.content, start, reason=reason))
+        return self._range(item, box, (start, end), range_.received, documents)
 
     def interchange(self, item: IntakeItem, box: int, content: bytes) -> Interchange:
         """What the content of a source becomes."""
-        return self._interchange(item, box, self._execute(self.adapter.name(item.identity), content))
+        return self._standard(self._interchange(item, box, self._execute(self.adapter.name(item.identity), content)))
+
+    def _standard(self, made: Interchange) -> Interchange:
+        """Of one message there is nothing to hold together: if nobody wants it, it is unrouted like any other."""
+        return replace(made, standard=True) if self.pipeline.standard and len(made.messages) > 1 else made
 
     def failed(self, item: IntakeItem, box: int, content: bytes, reason: str) -> Interchange:
         """A source that nothing can be done with: all of it is kept back."""
@@ -166,7 +208,7 @@ class ReceiveLocation:
         source = str(suspended.context.get("FILE.ReceivedFileName") or suspended.id)
         piece = suspended.context.get(_STAGE) == _DISASSEMBLED
         documents = self._execute(source, suspended.body, piece=piece)
-        return self._numbered(host_id, source, documents, ids, replaces)
+        return self._standard(self._numbered(host_id, source, documents, ids, replaces))
 
     def pushed(self, content: bytes, properties: Mapping[str, Value], ids: Callable[[], MessageId]) -> Interchange:
         """What becomes of bytes that somebody pushes to us, with these properties written to every message."""
@@ -192,17 +234,26 @@ class ReceiveLocation:
         return self._sorted(None, host_id, made, documents, replaces)
 
     def _execute(self, source: str, content: bytes, *, piece: bool = False) -> list[Document]:
-        return self._guarded(source, content, lambda: self.pipeline.execute(content, piece=piece), piece=piece)
-
-    def _guarded(
-        self, source: str, content: bytes, run: Callable[[], list[Document]], *, piece: bool = True
-    ) -> list[Document]:
         """Whatever a pipeline raises, the bytes are kept."""
+        if not self.pipeline.may_take_long(content):  # setting an alarm takes microseconds, and files may be small
+            return self._executed(source, content, piece=piece)
         try:
-            return run()
-        except Exception as error:
-            logger.exception("Receive location %r fails on %s", self.definition.name, source)
-            return [Document(content, error=f"the pipeline failed: {type(error).__name__}: {error}", piece=piece)]
+            with time_limit(self.time_limit):
+                return self._executed(source, content, piece=piece)
+        except OutOfTimeError as error:
+            return [Document(content, error=self._reason(source, error), piece=piece)]
+
+    def _executed(self, source: str, content: bytes, *, piece: bool) -> list[Document]:
+        try:
+            return self.pipeline.execute(content, piece=piece)
+        except (Exception, SystemExit) as error:
+            return [Document(content, error=self._reason(source, error), piece=piece)]
+
+    def _reason(self, source: str, error: BaseException) -> str:
+        if isinstance(error, OutOfTimeError):
+            return f"the pipeline took more than {self.time_limit:g} seconds"
+        logger.error("Receive location %r fails on %s", self.definition.name, source, exc_info=error)
+        return unexpected(error)
 
     def _interchange(
         self,
@@ -294,32 +345,19 @@ class ReceiveLocation:
         return Interchange(sequence, self.id, host, tuple(good), tuple(failed), replaces=replaces)
 
 
-def _whole_lines(adapter: RangedReceiveAdapter, item: IntakeItem, start: int) -> bytes | None:
-    """The next range of a source: about as much as one should have, up to the end of a line."""
-    content = b""
-    # A little that would be left is taken along, so that the last range is not one of blank lines.
-    length = item.size - start if item.size - start < RANGE_BYTES + RANGE_BYTES // 8 else RANGE_BYTES
-    while start + len(content) < item.size:
-        more = adapter.read_range(item.identity, start + len(content), length)
-        if not more:
-            return None
-        end = more.rfind(b"\n") + 1 if start + len(content) + len(more) < item.size else len(more)
-        content += more[:end] if end else more
-        if end:
-            return content
-        if len(content) > SIZE_LIMIT_BYTES:
-            raise TransientError(
-                f"{adapter.name(item.identity)} has a line of more than {SIZE_LIMIT_BYTES:,} bytes at byte {start + 1}"
-            )
-    return content
+def _kept_back(content: bytes, _: int, *, reason: str) -> Iterator[Document]:
+    """Every line that is not blank, as it is."""
+    return (Document(line.strip(b"\r"), error=reason) for line in lines_of(content) if line.strip())
 
 
-def locations_at_work(definitions: Iterable[tuple[int, int, Mapping[str, Any]]]) -> dict[int, ReceiveLocation]:
+def locations_at_work(
+    definitions: Iterable[tuple[int, int, Mapping[str, Any]]], *, time_limit: float = TIME_LIMIT_SECONDS
+) -> dict[int, ReceiveLocation]:
     """Locations by their id; one that cannot work here, for want of a driver or a module, does not stop the others."""
     working = {}
     for id_, host, stored in definitions:
         try:
-            working[id_] = ReceiveLocation.from_definition(id_, host, stored)
+            working[id_] = ReceiveLocation.from_definition(id_, host, stored, time_limit)
         except ApplicationError as error:
             logger.error("Receive location %r cannot work here: %s", stored.get("name"), error)
         except ValidationError as error:  # what it shows of its input may hold a password

@@ -1,4 +1,5 @@
--- How far a large source is published: where its next range begins, and how many messages came before.
-SELECT coalesce(max(range_end), 0), coalesce(sum(received), 0)::bigint
+-- How far a source is published: where its next range begins, and how many messages came before. One that was read whole
+-- has no end of a range, and no next one.
+SELECT coalesce(max(coalesce(range_end, 9223372036854775807)), 0), coalesce(sum(received), 0)::bigint
   FROM publication
  WHERE intake_sequence = %(sequence)s;

@@ -1,5 +1,5 @@
 -- The sources of a micro-batch that are not published yet, of one host or of all.
-SELECT sequence, location_id, identity, size
+SELECT sequence, location_id, identity, size, attempts
   FROM intake
  WHERE sequence > %(start)s AND sequence <= %(end)s
    AND (SELECT true FROM publication WHERE intake_sequence = intake.sequence AND last LIMIT 1) IS NULL

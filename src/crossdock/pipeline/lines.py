@@ -1,0 +1,33 @@
+"""Files of lines, however many there are: taken apart a slice at a time, so that memory is bounded by the slice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from crossdock.errors import DocumentError
+
+# What a source may hold that has to be taken apart as a whole. One that is read by lines may hold any number.
+MESSAGES_LIMIT = 500_000
+_SLICE_BYTES = 1024 * 1024
+
+
+def lines_of(content: bytes) -> Iterator[bytes]:
+    """What `content.split(b"\\n")` gives, one after the other."""
+    start = 0
+    while (end := content.find(b"\n", min(start + _SLICE_BYTES, len(content)))) >= 0:
+        yield from content[start:end].split(b"\n")
+        start = end + 1
+    yield from content[start:].split(b"\n")
+
+
+def check_lines(content: bytes) -> bytes:
+    """The same, if it has not too many lines for one source. Blank ones do not count."""
+    if content.count(b"\n") >= MESSAGES_LIMIT and sum(1 for line in lines_of(content) if line.strip()) > MESSAGES_LIMIT:
+        raise too_many()
+    return content
+
+
+def too_many() -> DocumentError:
+    return DocumentError(
+        f"the file holds more than {MESSAGES_LIMIT:,} messages, and can only be read whole; send it in parts"
+    )

@@ -1,0 +1,123 @@
+"""Cuts a large source of lines into ranges that are bounded in bytes and in messages.
+
+Where a range ends is free: whoever goes on begins where the published ones end.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from crossdock.adapter.contract import RangedReceiveAdapter
+from crossdock.errors import TransientError
+from crossdock.receive.interchange import IntakeItem
+
+# A source that is larger, or holds more messages, is read range by range if it is one of lines.
+LARGE_BYTES = 32 * 1024 * 1024
+RANGE_BYTES = 16 * 1024 * 1024
+RANGE_MESSAGES = 50_000
+SIZE_LIMIT_BYTES = 256 * 1024 * 1024
+_SLICE_BYTES = 64 * 1024
+_NOT_BLANK = re.compile(rb"[^ \t\r\n]")
+_LINE_END = 10
+
+
+@dataclass(slots=True)
+class Cutter:
+    """Goes through a source from `begin` on, and has a bounded part of it in memory."""
+
+    adapter: RangedReceiveAdapter
+    item: IntakeItem
+    begin: int
+    _buffer: bytes = field(default=b"", repr=False)
+    _offset: int = 0
+
+    @property
+    def place(self) -> int:
+        """Where the next range begins in the source."""
+        return self.begin + self._offset
+
+    def skip_blank(self) -> bool:
+        """Go to the next line with something in it, or to the end of the source; False if it vanished."""
+        while True:
+            found = _NOT_BLANK.search(self._buffer, self._offset)
+            end = len(self._buffer) if found is None else found.start()
+            self._offset = max(self._offset, self._buffer.rfind(b"\n", self._offset, end) + 1)
+            if found is not None:
+                return True
+            if self._has_all():
+                self._offset = len(self._buffer)
+                return True
+            if not self._read_on():
+                return False
+
+    def cut(self, messages: int) -> bytes | None:
+        """Whole lines: about as many bytes as a range should have, at most so many messages. None if it vanished."""
+        if len(self._buffer) - self._offset < RANGE_BYTES and not self._has_all() and not self._read_on():
+            return None
+        while (end := self._end()) is None:
+            if not self._read_on():
+                return None
+        start, self._offset = self._offset, _after_lines(self._buffer, self._offset, end, messages)
+        content = self._buffer[start : self._offset]
+        if 8 * (len(self._buffer) - self._offset) < len(self._buffer):
+            self._let_go()
+        return content
+
+    def give_back(self, content: bytes) -> None:
+        """This end of what was just cut belongs to the next range."""
+        if content:
+            self.begin, self._buffer = self.place - len(content), content + self._buffer[self._offset :]
+            self._offset = 0
+
+    def _end(self) -> int | None:
+        """Where a range should end in the buffer; None if the line under way is not all there."""
+        limit = self._offset + RANGE_BYTES
+        if self._has_all() and limit >= len(self._buffer):
+            return len(self._buffer)
+        end = self._buffer.rfind(b"\n", self._offset, limit) + 1 or self._buffer.find(b"\n", self._offset) + 1
+        return end or (len(self._buffer) if self._has_all() else None)
+
+    def _has_all(self) -> bool:
+        return self.begin + len(self._buffer) >= self.item.size
+
+    def _read_on(self) -> bool:
+        """Up to a range, or more of a line that is longer; False if there is none."""
+        if len(self._buffer) - self._offset > SIZE_LIMIT_BYTES:
+            name = self.adapter.name(self.item.identity)
+            raise TransientError(f"{name} has a line of more than {SIZE_LIMIT_BYTES:,} bytes at byte {self.place + 1}")
+        self._let_go()
+        length = RANGE_BYTES - len(self._buffer) if len(self._buffer) < RANGE_BYTES else RANGE_BYTES
+        more = self.adapter.read_range(self.item.identity, self.begin + len(self._buffer), length)
+        self._buffer += more or b""
+        return bool(more)
+
+    def _let_go(self) -> None:
+        self._buffer, self.begin, self._offset = self._buffer[self._offset :], self.place, 0
+
+
+def has_many_lines(content: bytes) -> bool:
+    """Whether so many messages may be in it that they are too many for one range."""
+    # Two bytes at least for each, so that small files are quick.
+    return len(content) >= 2 * RANGE_MESSAGES and _after_lines(content, 0, len(content), RANGE_MESSAGES) < len(content)
+
+
+def _after_lines(content: bytes, start: int, end: int, count: int) -> int:
+    """Where so many lines with something in them end; `end` if there are not more."""
+    signs = np.frombuffer(content, np.uint8)
+    while start < end:
+        stop = min(start + _SLICE_BYTES, end)
+        ends = signs[start:stop] == _LINE_END
+        lines = int(np.count_nonzero(ends))  # four times as quick as bytes.count
+        if lines >= count:
+            # A line end right after another ends a blank line.
+            ends[1:] &= signs[start : stop - 1] != _LINE_END
+            ends[0] &= start > 0 and signs[start - 1] != _LINE_END
+            filled = np.flatnonzero(ends)
+            if len(filled) >= count:
+                return start + int(filled[count - 1]) + 1
+            lines = len(filled)
+        count, start = count - lines, stop
+    return end

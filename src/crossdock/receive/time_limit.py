@@ -1,0 +1,42 @@
+"""A limit to the time that somebody's code may take, so that one endless document does not hold up all others."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+TIME_LIMIT_SECONDS = 300.0
+_AGAIN_SECONDS = 1.0
+
+
+class OutOfTimeError(BaseException):
+    """Not an Exception: a component that catches whatever goes wrong must not catch this."""
+
+
+@contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Raise OutOfTimeError inside the block after so many seconds, again every second until the block is left.
+
+    By a signal, and so in the main thread only; elsewhere nothing is limited. Code in C is interrupted when it returns.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    began = time.monotonic()
+    handler = signal.signal(signal.SIGALRM, _raise)
+    delay, interval = signal.setitimer(signal.ITIMER_REAL, seconds, _AGAIN_SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, handler)
+        if delay:  # somebody else's alarm goes on
+            left = delay - (time.monotonic() - began)
+            signal.setitimer(signal.ITIMER_REAL, max(left, 0.001), interval)
+
+
+def _raise(*_: object) -> None:
+    raise OutOfTimeError
