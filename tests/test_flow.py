@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 from uuid import UUID
 
 import pytest
@@ -242,3 +245,40 @@ def test_port_and_the_same_port_in_a_group_have_one_flow(clock: Clock) -> None:
 
     assert flows.of(1) is flows.of(2)
     assert len(flows.all()) == 1
+
+
+def test_services_may_come_by_the_thousand_while_others_look_who_is_behind() -> None:
+    """The collector may let another thread in wherever something is made, also in the middle of copying a dictionary."""
+    services = {number: Partner() for number in range(20_000)}
+    flows = Flows(lambda service_id: services.get(service_id))
+    done = Event()
+
+    class Garbage:
+        def __init__(self) -> None:
+            self.me = self
+
+        def __del__(self) -> None:
+            for _ in range(2_000):
+                pass
+
+    def look() -> int:
+        looks = 0
+        while not done.is_set():
+            assert flows.behind() == {}
+            looks += 1
+        return looks
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            looking = [pool.submit(look) for _ in range(2)]
+            try:
+                for number in services:
+                    flows.of(number)
+                    Garbage()
+            finally:
+                done.set()
+            assert all(each.result() for each in looking)
+    finally:
+        sys.setswitchinterval(before)

@@ -35,6 +35,7 @@ class Flows:
         self._siblings = Siblings()
         self._lock = Lock()
         self._known: dict[int, tuple[Service, Flow | None]] = {}
+        self._with_flow: dict[int, tuple[Service, Flow]] = {}  # the few of them that every claim looks at
         self._leaving: set[Flow] = set()  # of services that are gone or quick again; something may still wait in them
 
     def of(self, service_id: int) -> Flow | None:
@@ -52,7 +53,7 @@ class Flows:
             with self._lock:
                 _, before = self._known.get(service_id, (None, None))
                 known = service, self._new(service, before)
-                self._known[service_id] = known
+                self._keep(service_id, *known)
         return known[1]
 
     def slow(self, service_id: int, seconds: float) -> None:
@@ -60,34 +61,35 @@ class Flows:
         with self._lock:
             known = self._known.get(service_id)
             if known is not None and known[1] is None:
-                flow = self._shared(known[0]) or Flow(self._limit(known[0]), seconds)
-                self._known[service_id] = known[0], flow
+                self._keep(service_id, known[0], self._shared(known[0]) or Flow(self._limit(known[0]), seconds))
 
     def forget_needless(self) -> None:
         """Services that were slow and are quick again share the workers; what waits in their flows ends there."""
         with self._lock:
-            slow = [(id_, service, flow) for id_, (service, flow) in self._known.items() if flow is not None]
-            needless = {flow for _, service, flow in slow if flow.needless() and not _needs_flow(service)}
+            slow = self._with_flow.values()
+            needless = {flow for service, flow in slow if flow.needless() and not _needs_flow(service)}
             self._leaving |= needless
-            self._known |= {id_: (service, None) for id_, service, flow in slow if flow in needless}
+            for id_, (service, flow) in list(self._with_flow.items()):
+                if flow in needless:
+                    self._keep(id_, service, None)
 
     def share(self, instance: int, living: Sequence[int]) -> None:
         """What a service says it takes at once is shared with these instances of the host."""
         with self._lock:
             self._siblings.look(instance, living)
-            for service, flow in self._known.values():
-                if flow is not None:
-                    flow.change(self._limit(service))
+            for service, flow in self._with_flow.values():
+                flow.change(self._limit(service))
 
     def all(self) -> set[Flow]:
         with self._lock:
             self._leaving = {flow for flow in self._leaving if flow.held}
-            return {flow for _, flow in self._known.values() if flow is not None} | self._leaving
+            return {flow for _, flow in self._with_flow.values()} | self._leaving
 
     def behind(self) -> dict[Flow, list[int]]:
         """The services of which more is queued than there is room for; they are claimed for by themselves."""
         behind: defaultdict[Flow, list[int]] = defaultdict(list)
-        slow = [service for service, (_, flow) in list(self._known.items()) if flow is not None and flow.behind]
+        with self._lock:
+            slow = [service for service, (_, flow) in self._with_flow.items() if flow.behind]
         for service in slow:
             if (flow := self.of(service)) is not None:
                 behind[flow].append(service)
@@ -115,7 +117,14 @@ class Flows:
 
     def _shared(self, service: Service) -> Flow | None:
         """A port and the same port in a group are one service under two ids: together they take so many at once."""
-        return next((flow for other, flow in self._known.values() if other is service and flow is not None), None)
+        return next((flow for other, flow in self._with_flow.values() if other is service), None)
+
+    def _keep(self, service_id: int, service: Service, flow: Flow | None) -> None:
+        self._known[service_id] = service, flow
+        if flow is None:
+            self._with_flow.pop(service_id, None)
+        else:
+            self._with_flow[service_id] = service, flow
 
     def _limit(self, service: Service) -> int:
         """Our part of what it says; one that says nothing is only kept from taking all workers here."""
@@ -124,6 +133,7 @@ class Flows:
     def _forget(self, service_id: int) -> None:
         with self._lock:
             _, flow = self._known.pop(service_id, (None, None))
+            self._with_flow.pop(service_id, None)
             if flow is not None:
                 self._leaving.add(flow)
 
