@@ -12,7 +12,7 @@ from pathlib import Path
 import psycopg
 
 from crossdock.adapter.file import MINIMUM_AGE_SECONDS
-from crossdock.bench.nowhere import Counted, NoService, Nowhere
+from crossdock.bench.nowhere import Counter, NoService, Nowhere, One
 from crossdock.bench.traffic import Format, Traffic
 from crossdock.dataflow.outcome import RangeOutcome
 from crossdock.dataflow.receive import ReceiveFlow
@@ -95,19 +95,21 @@ class Lane:
 
         The first half goes through a send port, the other to a service that does nothing at all.
         """
-        nowhere = Nowhere()
-        definition = PortDefinition(name="Nowhere", adapter="file", address="")
-        port = SendPort(definition, SendPipeline(), None, self.agent.message_id, nowhere)
         [host] = self.agent.hosts().values()
-        half = references // 2
-        through_port = self._drain(HostInstance(self.agent, host, lambda _: port), nowhere, half)
-        nothing, left = NoService(), self.agent.statistics().ready
-        bare = self._drain(HostInstance(self.agent, host, lambda _: nothing), nothing, left)
+        counter = Counter()
+
+        def port(name: str) -> SendPort:
+            definition = PortDefinition(name=name, adapter="file", address="")
+            return SendPort(definition, SendPipeline(), None, self.agent.message_id, Nowhere(counter))
+
+        through_port = self._drain(HostInstance(self.agent, host, One(port)), counter, references // 2)
+        others, left = Counter(), self.agent.statistics().ready
+        bare = self._drain(HostInstance(self.agent, host, One(lambda name: NoService(name, others))), others, left)
         if not self.agent.idle(host, now=datetime.now(UTC)):
             raise CrossdockError("References are left in the queue though all that were expected were delivered")
         return through_port, bare
 
-    def _drain(self, instance: HostInstance, counted: Counted, references: int) -> float:
+    def _drain(self, instance: HostInstance, counted: Counter, references: int) -> float:
         """References per second, until so many have been delivered. What else it holds it delivers or gives back."""
         began = time.perf_counter()
         instance.start()

@@ -22,7 +22,7 @@ import psycopg
 from crossdock.bench.broken import beside_broken
 from crossdock.bench.ceiling import copy_ceiling, empty, timed
 from crossdock.bench.messagebox import fresh_messagebox
-from crossdock.bench.nowhere import NoService
+from crossdock.bench.nowhere import Counter, NoService, One
 from crossdock.host.instance import HostInstance
 from crossdock.maintenance.schedule import all_jobs
 from crossdock.message.context import Context
@@ -172,13 +172,14 @@ def _drain(bench: _Bench, *, workers: int) -> float:
     """References per second, claimed, handed to a service and settled, until the queue is empty."""
     references = bench.agent.statistics().ready
     bench.progress(f"delivering {references:,} references with {workers} workers")
-    nowhere = NoService()
-    instance = HostInstance(bench.agent, bench.host, lambda _: nowhere, workers=workers)
+    counter = Counter()
+    services = One(lambda name: NoService(name, counter))
+    instance = HostInstance(bench.agent, bench.host, services, workers=workers)
     began = time.perf_counter()
     instance.start()
     try:
         # Asking the MessageBox would take from what is measured.
-        while nowhere.sent < references or instance.in_hand:
+        while counter.sent < references or instance.in_hand:
             instance.check()
             time.sleep(0.005)
         rate = references / (time.perf_counter() - began)
