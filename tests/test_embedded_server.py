@@ -42,3 +42,20 @@ def test_server_that_was_killed_starts_again_though_its_parent_has_not_noticed(f
         parent.wait()
         parent.stdout.close()
         server.release()
+
+
+def test_worker_of_a_killed_server_that_hangs_does_not_keep_the_next_one_from_starting(folder: Path) -> None:
+    server = EmbeddedServer(folder)
+    try:
+        server.acquire()
+        postmaster = psutil.Process(int((server.data / "postmaster.pid").read_text().split("\n", 1)[0]))
+        worker = postmaster.children()[0]
+        worker.send_signal(signal.SIGSTOP)
+        postmaster.kill()
+        until(lambda: not postmaster.is_running() or postmaster.status() == psutil.STATUS_ZOMBIE, 30)
+
+        server.acquire()
+
+        assert not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE
+    finally:
+        server.release()

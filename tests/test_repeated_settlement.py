@@ -169,3 +169,20 @@ def test_line_that_is_settled_again_after_it_was_taken_anew_is_left_alone(agent:
         assert agent.statistics().claimed == 2
         assert rows(database, "SELECT held_by FROM ordered_line") == [(life.instance,)]
     assert unbalanced(database) == []
+
+
+def test_reference_that_was_claimed_and_delivered_twice_is_put_aside_once(agent: Agent, database: str) -> None:
+    """A killed server may forget a claim; what is claimed again under the same life is delivered a second time."""
+    deploy(agent, port("A", "Region = 'NO'"))
+    publish_named(agent, "m1", "m2")
+    host = agent.hosts()["Default"]
+    with living(agent) as life:
+        first, second = (each.sequence for each in claim(agent, life))
+        twice = [(first, NOW + timedelta(minutes=n), f"attempt {n}") for n in (1, 2)]
+
+        agent.retry(host, life.instance, twice, now=NOW)
+        agent.suspend(host, life.instance, [(second, "refused"), (second, "refused again")], now=NOW)
+
+    assert rows(database, "SELECT sequence, reason FROM scheduled") == [(first, "attempt 2")]
+    assert rows(database, "SELECT sequence, reason FROM suspended") == [(second, "refused again")]
+    assert unbalanced(database) == []

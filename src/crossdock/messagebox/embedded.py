@@ -9,11 +9,12 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO
@@ -26,6 +27,7 @@ from crossdock.errors import UnavailableError
 VERSION = 18
 _USER = "crossdock"
 _START_SECONDS = 120.0
+_ORPHAN_SECONDS = 5.0
 _SOCKET_PATH_LIMIT = 107
 _SETTINGS = {
     "listen_addresses": "",
@@ -133,7 +135,8 @@ class EmbeddedServer:
         target.rename(self.data)
 
     def _start(self) -> None:
-        deadline = time.monotonic() + _START_SECONDS
+        began = time.monotonic()
+        deadline = began + _START_SECONDS
         while (problem := self._connection_problem()) is not None:
             if time.monotonic() > deadline:
                 raise UnavailableError(
@@ -142,6 +145,8 @@ class EmbeddedServer:
             if self._postmaster is None or self._postmaster.poll() is not None:
                 for name in ("postmaster.pid", ".s.PGSQL.5432.lock"):
                     self._remove_stale_pid_file(self.data / name)
+                if time.monotonic() > began + _ORPHAN_SECONDS:
+                    self._end_orphans()
                 self._postmaster = self._spawn()
             time.sleep(0.05)
 
@@ -180,6 +185,16 @@ class EmbeddedServer:
             command = b""
         if str(self.data).encode() not in command:
             pid_file.unlink(missing_ok=True)
+
+    def _end_orphans(self) -> None:
+        """What a killed server left behind ends by itself; but a worker may hang, and nothing starts beside it."""
+        ours = {process for process in _processes() if _runs_in(process, self.data.resolve())}
+        for process in ours:
+            with suppress(OSError):
+                title = (process / "cmdline").read_bytes()
+                parent = (process / "stat").read_text().rpartition(")")[2].split()[1]
+                if title.startswith(b"postgres:") and process.with_name(parent) not in ours:
+                    os.kill(int(process.name), signal.SIGKILL)
 
     def _stop(self) -> None:
         self._run("pg_ctl", "stop", "--pgdata", str(self.data), "--mode", "fast", "--wait", owned=self.data)
@@ -259,4 +274,15 @@ def _works(command: list[str]) -> bool:
     try:
         return subprocess.run(command, capture_output=True, check=False).returncode == 0
     except FileNotFoundError:
+        return False
+
+
+def _processes() -> Iterator[Path]:
+    return Path("/proc").glob("[0-9]*")
+
+
+def _runs_in(process: Path, folder: Path) -> bool:
+    try:
+        return (process / "cwd").readlink() == folder
+    except OSError:  # it has ended, or is somebody else's
         return False

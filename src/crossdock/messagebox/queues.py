@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, TypeVar, cast
 from uuid import UUID
 
 import psycopg
@@ -37,6 +37,7 @@ _EVERYTHING = {"services": "{}", "only": False}
 _Claims = Mapping[int, int]
 _ANY: _Claims = {}
 _Later = tuple[int, datetime, str]
+_Outcome = TypeVar("_Outcome", _Later, tuple[int, str])
 # Larger parts are fetched when they are read: a batch of claims must not fill the memory.
 _HELD_BYTES = 64 * 1024
 
@@ -229,6 +230,7 @@ class Queues(Database):
         self, host_id: int, instance: int, outcomes: Sequence[_Later], now: datetime, claims: _Claims, *, tried: bool
     ) -> None:
         if outcomes:
+            outcomes = _once_each(outcomes)
             parameters = _settlement(host_id, instance, [sequence for sequence, _, _ in outcomes], now, claims)
             parameters |= {
                 "due_at": [due for _, due, _ in outcomes],
@@ -250,6 +252,7 @@ class Queues(Database):
     ) -> None:
         """Suspend these: (sequence, reason). `kind` is `response` for one that nobody waits for any more."""
         if outcomes:
+            outcomes = _once_each(outcomes)
             parameters = _settlement(host_id, instance, [sequence for sequence, _ in outcomes], now, claims)
             parameters |= {"reason": [storable(why) for _, why in outcomes], "kind": kind}
             self._host_run("suspend", parameters)
@@ -366,6 +369,11 @@ class Queues(Database):
             for _, sequence, message, subscription, service, attempt, line, instance, claim, *_ in rows
             if message in messages  # else we were taken for dead meanwhile, and somebody else is done with it
         ]
+
+
+def _once_each(outcomes: Sequence[_Outcome]) -> list[_Outcome]:
+    """The last of each sequence: a claim that a killed server forgot may have been made again, and both delivered."""
+    return list({outcome[0]: outcome for outcome in outcomes}.values())
 
 
 def _settlement(
