@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate, chain
-from typing import Any, overload
+from typing import Any
 
 import numpy.typing as npt
 
@@ -18,7 +18,7 @@ from crossdock.messagebox.copy import uuid_array
 _FEW, _SMALL_BYTES = 16, 64 * 1024
 
 
-class Batch(Sequence[Message]):
+class Batch:
     """Messages of several interchanges, in their order. One that is in a run is made when it is asked for."""
 
     def __init__(self, runs: Iterable[Sequence[Message]]) -> None:
@@ -28,14 +28,8 @@ class Batch(Sequence[Message]):
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0
 
-    @overload
-    def __getitem__(self, position: int) -> Message: ...
-    @overload
-    def __getitem__(self, position: slice) -> Sequence[Message]: ...
-    def __getitem__(self, position: int | slice) -> Message | Sequence[Message]:
-        if isinstance(position, slice):
-            return [self[each] for each in range(*position.indices(len(self)))]
-        run, place = self._place(range(len(self))[position])
+    def __getitem__(self, position: int) -> Message:
+        run, place = self._place(position)
         return run[place]
 
     def __iter__(self) -> Iterator[Message]:
