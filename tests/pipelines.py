@@ -34,7 +34,7 @@ BATCH = xml_schema(f"{ORDERS}#Batch", body="/o:Batch/o:orders", Sender=("text", 
 
 def execute(content: bytes, *schemas: SchemaDefinition, disassemble: str = "xml", **options: Any) -> list[Document]:
     definition = PipelineDefinition(disassemble=disassemble, schemas=schemas, **options)
-    return receive_pipeline(definition).execute(content)
+    return list(receive_pipeline(definition).execute(content))
 
 
 def only(content: bytes, *schemas: SchemaDefinition, **options: Any) -> Document:

@@ -18,11 +18,14 @@ from crossdock.pipeline.json import JsonDisassembler, Split, parse_path
 from crossdock.pipeline.receive import ReceivePipeline
 
 
-def execute(content: bytes, *, split: Split | None = None, standard: bool = False) -> list[Document]:
+def orders(split: Split | None = None) -> JsonDisassembler:
     fields = {"Id": (PropertyType.TEXT, "$.id"), "Amount": (PropertyType.DECIMAL, "$.order.amount")}
     promotions = [Promotion(name, type_, path, parse_path(path)) for name, (type_, path) in fields.items()]
-    disassembler = JsonDisassembler("Order", Promoter(promotions, 256), split)
-    return ReceivePipeline(disassembler, standard=standard).execute(content)
+    return JsonDisassembler("Order", Promoter(promotions, 256), split)
+
+
+def execute(content: bytes, *, split: Split | None = None, standard: bool = False) -> list[Document]:
+    return list(ReceivePipeline(orders(split), standard=standard).execute(content))
 
 
 def promoted(content: bytes) -> dict[str, Value]:

@@ -5,8 +5,9 @@ Kept as JSON in the spool: text as a string, every other type as `{"<type>": "<t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
+from types import NoneType
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ from crossdock.errors import PromotionError
 from crossdock.message.property import PropertyType, Value, format_value, parse_value, type_of
 
 _to_json = msgspec.json.Encoder().encode
+_to_lines = msgspec.json.Encoder().encode_lines
 
 
 class Context(msgspec.Struct, frozen=True):
@@ -54,6 +56,18 @@ class Context(msgspec.Struct, frozen=True):
 def members(values: Mapping[str, Value]) -> bytes:
     """The properties as members of a JSON object, as `to_json` writes them."""
     return _to_json(_encode(values))[1:-1]
+
+
+def encoded_values(values: Sequence[Value | None]) -> list[bytes]:
+    """Each as `to_json` writes it."""
+    kinds = set(map(type, values)) - {NoneType}
+    kept: Iterable[object] = values
+    if len(kinds) == 1 and not kinds & {str}:
+        type_ = type_of(next(value for value in values if value is not None))
+        kept = [None if value is None else {type_: format_value(value)} for value in values]
+    elif kinds - {str}:
+        kept = [None if value is None else _encode_typed(value) for value in values]
+    return _to_lines(kept).split(b"\n")[:-1]  # JSON holds no line end
 
 
 def _without(values: Mapping[str, Value], name: str) -> Mapping[str, Value]:

@@ -6,11 +6,13 @@ Values are always taken from their text, so `999.9999999999999991` is that decim
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from difflib import get_close_matches
 from enum import StrEnum
+from typing import cast
 
 from crossdock.errors import PromotionError, PropertyError
 
@@ -42,6 +44,8 @@ DECIMAL_DIGITS_AFTER_POINT = 18
 _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,4})?")
+_NO_PLAIN_NUMBERS = dict.fromkeys(map(ord, "-.0123456789\n"))
+_ZERO = Decimal(0)
 _BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 _SPECIAL_FLOATS = {"NaN": "nan", "INF": "inf", "+INF": "inf", "-INF": "-inf"}
 
@@ -51,8 +55,22 @@ def parse_value(type_: PropertyType, text: str) -> Value:
     return PARSERS[type_](text)
 
 
+def parse_values(type_: PropertyType, texts: Sequence[str | None]) -> list[Value | None]:
+    """The same for many texts; where there is none there is no value."""
+    if type_ is PropertyType.DECIMAL and None not in texts:
+        together = "\n".join(cast(Sequence[str], texts))
+        # Too short not to fit, and nothing that only Python takes for a number.
+        if together.isascii() and not together.translate(_NO_PLAIN_NUMBERS) and _all_short(texts):
+            with suppress(InvalidOperation):
+                return [Decimal(text) or _ZERO for text in cast(Sequence[str], texts)]
+    parse = PARSERS[type_]
+    return [None if text is None else parse(text) for text in texts]
+
+
 def format_value(value: Value) -> str:
     """The text that `parse_value` turns back into the same value."""
+    if value.__class__ is Decimal:
+        return format(value, "f")
     if value.__class__ is int:
         return str(value)
     if isinstance(value, bool):
@@ -122,6 +140,10 @@ def _parse_decimal(text: str) -> Decimal:
         )
     surplus = -exponent - DECIMAL_DIGITS_AFTER_POINT
     return value if surplus <= 0 else _without_zeros(value, surplus)
+
+
+def _all_short(texts: Iterable[str | None]) -> bool:
+    return max(map(len, filter(None, texts)), default=0) <= DECIMAL_DIGITS_AFTER_POINT
 
 
 def _without_zeros(value: Decimal, count: int) -> Decimal:

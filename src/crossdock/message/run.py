@@ -17,20 +17,21 @@ from crossdock.message.message import BOX_BITS, POSITION_LOW_BITS, Message, Mess
 from crossdock.message.property import Value
 
 BODY = "body"
+# By the name of a property what each of many messages has of it, or None.
+Columns = Mapping[str, Sequence[Value | None]]
 
 
 @dataclass(frozen=True, slots=True)
 class MessageRun(Sequence[Message]):
     """Messages with one part each. `ids` are 16 bytes each; `contexts` are as `Context.to_json` writes them.
 
-    The promoted properties are those of a message in `own`, or else in `numbered` at its position, or else in `shared`.
+    A column of `own` holds what each of them has of a promoted property, or None; the others are the same in all.
     """
 
     ids: bytes
     contexts: Sequence[bytes]
     bodies: Sequence[bytes]
-    own: Sequence[Mapping[str, Value]]
-    numbered: Mapping[str, Sequence[Value]]
+    own: Columns
     shared: Mapping[str, Value]
     labels: frozenset[str] = frozenset()
 
@@ -48,12 +49,9 @@ class MessageRun(Sequence[Message]):
         id_ = MessageId(UUID(bytes=self.ids[16 * at : 16 * at + 16]))
         return Message(id_, Context.from_json(self.contexts[at]), (Part(BODY, self.bodies[at]),))
 
-    def column(self, name: str) -> list[Value | None]:
+    def column(self, name: str) -> Sequence[Value | None]:
         """The promoted values of a property, None where there is none."""
-        if (numbers := self.numbered.get(name)) is not None:
-            return [own.get(name, number) for own, number in zip(self.own, numbers, strict=True)]
-        shared = self.shared.get(name)
-        return [own.get(name, shared) for own in self.own]
+        return self.own[name] if name in self.own else [self.shared.get(name)] * len(self)
 
 
 def message_ids(box: int, sequence: int, positions: Sequence[int]) -> bytes:
@@ -72,4 +70,5 @@ def id_texts(ids: bytes) -> list[bytes]:
     written = np.full((len(digits), 36), ord("-"), np.uint8)
     for start, end, hyphens in ((0, 8, 0), (8, 12, 1), (12, 16, 2), (16, 20, 3), (20, 32, 4)):
         written[:, start + hyphens : end + hyphens] = digits[:, start:end]
-    return [row.tobytes() for row in written.view("V36").ravel()]
+    together = written.tobytes()
+    return [together[start : start + 36] for start in range(0, len(together), 36)]

@@ -1,15 +1,19 @@
-"""A document: one message to be, with its own bytes, its type, and what was promoted from it."""
+"""A document: one message to be, with its own bytes, its type, and what was promoted from it.
+
+Where the documents of a source have one type and nothing is wrong with any, they are a run: columns, not objects.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, overload
 
 from msgspec import Struct, field, structs
 
 from crossdock.errors import PromotionError
-from crossdock.message.property import PARSERS, PropertyType, Value
+from crossdock.message.property import PARSERS, PropertyType, Value, parse_values
+from crossdock.message.run import Columns
 
 Path = TypeVar("Path")
 
@@ -33,6 +37,33 @@ class Document(Struct, frozen=True):
 
     def failed(self, reason: str) -> Document:
         return Document(self.body, self.type, error=reason, piece=self.piece)
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentRun(Sequence[Document]):
+    """Documents without an error. A column holds what each of them has of a property, or None."""
+
+    bodies: Sequence[bytes]
+    type: str
+    promoted: Columns
+    written: Columns
+
+    def __len__(self) -> int:
+        return len(self.bodies)
+
+    @overload
+    def __getitem__(self, position: int) -> Document: ...
+    @overload
+    def __getitem__(self, position: slice) -> Sequence[Document]: ...
+    def __getitem__(self, position: int | slice) -> Document | Sequence[Document]:
+        if isinstance(position, slice):
+            return [self[each] for each in range(*position.indices(len(self)))]
+        promoted = {"BTS.MessageType": self.type, **_row(self.promoted, position)}
+        return Document(self.bodies[position], self.type, promoted, _row(self.written, position))
+
+
+def _row(columns: Columns, position: int) -> dict[str, Value]:
+    return {name: value for name, column in columns.items() if (value := column[position]) is not None}
 
 
 # Takes whole lines apart, given where in their file they begin.
@@ -81,6 +112,20 @@ class Promoter(Generic[Path]):
             except PromotionError as error:
                 raise _placed(promotion, error) from error
             (written if promotion.distinguished else promoted)[promotion.property] = value
+        return promoted, written
+
+    def columns(self, texts: Sequence[Sequence[str | None]]) -> tuple[Columns, Columns]:
+        """The same for many documents at once, from the texts of each field. What does not fit is found one by one."""
+        promoted: dict[str, Sequence[Value | None]] = {}
+        written: dict[str, Sequence[Value | None]] = {}
+        for (promotion, limited, _), column in zip(self._plan, texts, strict=True):
+            if limited:
+                if max(map(len, filter(None, column)), default=0) > self._text_limit:
+                    raise _placed(promotion, PromotionError("a text is too long"))
+                promoted[promotion.property] = column
+                continue
+            values = parse_values(promotion.type, column)
+            (written if promotion.distinguished else promoted)[promotion.property] = values
         return promoted, written
 
     def _found(self, promotion: Promotion[Path], find: Callable[[Path], str | None]) -> str | None:

@@ -9,13 +9,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import msgspec
 
 from crossdock.errors import ApplicationError, DocumentError, PromotionError
 from crossdock.message.property import PropertyType
-from crossdock.pipeline.document import Document, LineReader, Promoter, Promotion
+from crossdock.pipeline.document import Document, DocumentRun, LineReader, Promoter, Promotion
 from crossdock.pipeline.lines import MESSAGES_LIMIT, lines_of, too_many
 from crossdock.pipeline.nesting import nesting
 
@@ -25,6 +25,9 @@ Path = tuple[str | int, ...]
 _BOM = b"\xef\xbb\xbf"
 _STEP = re.compile(r"""\.([A-Za-z_][\w-]*)|\[(\d+)\]|\['((?:[^'\\]|\\.)*)'\]|\["((?:[^"\\]|\\.)*)"\]""", re.ASCII)
 _BLANK = b" \t\r\n"
+_NOT_BLANK = re.compile(rb"[^ \t\r\n]")
+_OPEN, _CLOSE = b"{}"
+_NUMBER_SIGNS = b"-+.0123456789eE\n"
 # The same everywhere, and well below what any version of Python or msgspec can follow.
 NESTING_LIMIT = 500
 
@@ -52,6 +55,18 @@ class JsonDisassembler:
                         yield self._document(stripped, stripped, "line", number)
             case _:
                 yield self._document(content, body, "the file")
+
+    def together(self, content: bytes, start: int | None = None) -> DocumentRun | None:
+        """The documents of a file of lines, or of whole lines from `start` on; None if one needs a closer look."""
+        body = content if start else content.removeprefix(_BOM)
+        if start is None and self.by_lines(body) is None:
+            return None
+        lines = [stripped for line in lines_of(body) if (stripped := line.strip(_BLANK))]
+        texts = self._fields.read_lines(body, lines) if lines else None
+        try:
+            return None if texts is None else DocumentRun(lines, self._type, *self._promoter.columns(texts))
+        except PromotionError:
+            return None
 
     def by_lines(self, head: bytes) -> LineReader | None:
         """How to read a file that begins so line by line; None if it is not one of lines."""
@@ -104,14 +119,27 @@ class _Fields:
         except (UnicodeDecodeError, msgspec.DecodeError, PromotionError):
             return None
 
-    def _decoded(self, body: bytes) -> Any:
+    def read_lines(self, body: bytes, lines: Sequence[bytes]) -> list[list[str | None]] | None:
+        """The texts of each field in all documents, one in each line; None as above."""
+        # Where one line ends an object and the next begins one, no value goes over from one to the other.
+        objects = all(line[0] == _OPEN and line[-1] == _CLOSE for line in lines)
+        if self._untyped is None or not objects or any(map(_may_be_too_deep, lines)):
+            return None
+        try:
+            body.decode()
+            found = self._decoded(body, lines=True)
+            return [_column(found, places) for places in self._places] if len(found) == len(lines) else None
+        except (UnicodeDecodeError, msgspec.DecodeError, PromotionError):
+            return None
+
+    def _decoded(self, body: bytes, *, lines: bool = False) -> Any:
         assert self._untyped is not None
         if self._typed is not None:
             try:
-                return self._typed.decode(body)
+                return self._typed.decode_lines(body) if lines else self._typed.decode(body)
             except msgspec.ValidationError:
                 self._typed = None  # these documents write text as numbers, or the like
-        return self._untyped.decode(body)
+        return self._untyped.decode_lines(body) if lines else self._untyped.decode(body)
 
 
 def _grow(tree: dict[str, Any], path: Path, type_: PropertyType) -> bool:
@@ -155,6 +183,17 @@ def _follow(found: Any, places: Sequence[str]) -> Any:
             return None
         found = getattr(found, place)
     return found
+
+
+def _column(found: Sequence[Any], places: Sequence[str]) -> list[str | None]:
+    """The text of one field in each of these."""
+    follow = attrgetter(places[0]) if len(places) == 1 else partial(_follow, places=places)
+    values: list[Any] = list(map(follow, found))
+    if set(map(type, values)) == {msgspec.Raw}:
+        together = b"\n".join(values)
+        if not together.translate(None, _NUMBER_SIGNS):  # all of them are numbers
+            return cast(list[str | None], together.decode().split("\n"))
+    return [value if value.__class__ is str else text_of(value) for value in values]
 
 
 def parse_path(path: str) -> Path:
@@ -221,11 +260,12 @@ def text_of(value: Any) -> str | None:
 
 
 def _looks_like(body: bytes) -> Split:
-    start = body.lstrip(_BLANK)
-    if start[:1] == b"[":
-        return "array"
-    first, _, rest = start.partition(b"\n")
-    return "lines" if rest.strip(_BLANK) and _problem(first.strip(_BLANK), "") is None else "document"
+    start = _NOT_BLANK.search(body)
+    if start is None or start[0] == b"[":
+        return "document" if start is None else "array"
+    end = body.find(b"\n", start.start())
+    more = end >= 0 and _NOT_BLANK.search(body, end) is not None
+    return "lines" if more and _problem(body[start.start() : end].strip(_BLANK), "") is None else "document"
 
 
 def _elements(body: bytes) -> Iterator[bytes]:

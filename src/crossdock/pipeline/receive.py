@@ -15,7 +15,7 @@ from typing import Protocol, runtime_checkable
 
 from crossdock.errors import DocumentError, PromotionError
 from crossdock.pipeline.custom import Checks
-from crossdock.pipeline.document import Document, LineReader
+from crossdock.pipeline.document import Document, DocumentRun, LineReader
 from crossdock.pipeline.lines import MESSAGES_LIMIT, lines_of, too_many
 from crossdock.pipeline.map import Transform
 from crossdock.pipeline.validate import Validator
@@ -33,6 +33,14 @@ class Disassembler(Protocol):
 
     def disassemble(self, content: bytes, *, piece: bool = False) -> Iterator[Document]:
         """The documents in a source; of a `piece`, which was found in one before, just that one."""
+
+
+@runtime_checkable
+class RunDisassembler(Protocol):
+    """Can take some files apart all at once, which takes half the time."""
+
+    def together(self, content: bytes, start: int | None = None) -> DocumentRun | None:
+        """What `disassemble` gives, or the reader of lines for those from `start` on; None if they have to look."""
 
 
 @runtime_checkable
@@ -105,9 +113,11 @@ class Lines:
 
     read: LineReader
     finish: Component
+    together: Callable[[bytes, int], DocumentRun | None] = lambda *_: None
 
-    def __call__(self, content: bytes, start: int) -> Iterator[Document]:
-        return map(self.finish, self.read(content, start))
+    def __call__(self, content: bytes, start: int) -> Iterable[Document]:
+        run = self.together(content, start)
+        return map(self.finish, self.read(content, start)) if run is None else run
 
     def place_of(self, content: bytes, start: int, number: int) -> int:
         """How many bytes come before the line of the document that so many others precede."""
@@ -135,15 +145,21 @@ class ReceivePipeline:
 
     def may_take_long(self, content: bytes) -> bool:
         """Whether it does more than to take apart and promote, or has much to do."""
-        more = self.components or self.maps or self.validators or self.decodes
-        return bool(more) or isinstance(self.disassembler, CustomDisassembler) or len(content) > _LITTLE_BYTES
+        return (
+            self._has_stages
+            or self.decodes
+            or isinstance(self.disassembler, CustomDisassembler)
+            or len(content) > _LITTLE_BYTES
+        )
 
-    def execute(self, content: bytes, *, piece: bool = False) -> list[Document]:
+    def execute(self, content: bytes, *, piece: bool = False) -> Sequence[Document]:
         """The documents in a source; or, of a `piece` that was found in one before, that document again."""
         try:
             decoded = content
             for decode in () if piece else self.decoders:
                 decoded = decode(decoded)
+            if not piece and (run := self._together(decoded)) is not None:
+                return run
             found = self.disassembler.disassemble(decoded, piece=piece)
             documents = list(islice(map(self._finished, found), MESSAGES_LIMIT + 1))
             if not documents:
@@ -160,16 +176,26 @@ class ReceivePipeline:
         reason = f"{failed.error} (all of the file is kept back: its interchange is standard)"
         return [Document(content, error=reason, piece=piece)]
 
+    def _together(self, content: bytes, start: int | None = None) -> DocumentRun | None:
+        if self._has_stages or not isinstance(self.disassembler, RunDisassembler):
+            return None
+        run = self.disassembler.together(content, start)
+        return run if run is not None and len(run) <= MESSAGES_LIMIT else None
+
+    @property
+    def _has_stages(self) -> bool:
+        return bool(self.validators or self.components or self.maps)
+
     def by_lines(self, head: bytes) -> Lines | None:
         """How to read a large file range by range; None if it has to be read whole."""
         if self.standard or self.decodes or not isinstance(self.disassembler, LineDisassembler):
             return None
         read = self.disassembler.by_lines(head)
-        return None if read is None else Lines(read, self._finished)
+        return None if read is None else Lines(read, self._finished, self._together)
 
     def _finished(self, document: Document) -> Document:
         """Through the stages that look at one document at a time."""
-        if document.error is not None or not (self.validators or self.components or self.maps):
+        if document.error is not None or not self._has_stages:
             return document
         done = document
         try:

@@ -19,7 +19,7 @@ from crossdock.message.property import Value
 from crossdock.message.run import BODY, message_ids
 from crossdock.pipeline.build import receive_pipeline
 from crossdock.pipeline.definition import PipelineDefinition, SendPipelineDefinition
-from crossdock.pipeline.document import Document
+from crossdock.pipeline.document import Document, DocumentRun
 from crossdock.pipeline.lines import lines_of
 from crossdock.pipeline.receive import Lines, ReceivePipeline, unexpected
 from crossdock.receive.interchange import Failure, IntakeItem, Interchange
@@ -155,12 +155,15 @@ class ReceiveLocation:
             yield Range(content[:used], received, made)
             start, received = cutter.place, received + len(documents)
 
-    def _read_lines(self, item: IntakeItem, read: Lines, content: bytes, start: int) -> tuple[list[Document], int]:
+    def _read_lines(self, item: IntakeItem, read: Lines, content: bytes, start: int) -> tuple[Sequence[Document], int]:
         """The documents in so many bytes at the beginning: up to one on which the pipeline fails, or just that one."""
         documents: list[Document] = []
         try:
             with time_limit(self.time_limit):
-                documents.extend(read(content, start))
+                found = read(content, start)
+                if isinstance(found, DocumentRun):
+                    return found, len(content)
+                documents.extend(found)
             return documents, len(content)
         except (Exception, SystemExit, OutOfTimeError) as error:
             reason = self._reason(self.adapter.name(item.identity), error)
@@ -233,7 +236,7 @@ class ReceiveLocation:
         ]
         return self._sorted(None, host_id, made, documents, replaces)
 
-    def _execute(self, source: str, content: bytes, *, piece: bool = False) -> list[Document]:
+    def _execute(self, source: str, content: bytes, *, piece: bool = False) -> Sequence[Document]:
         """Whatever a pipeline raises, the bytes are kept."""
         if not self.pipeline.may_take_long(content):  # setting an alarm takes microseconds, and files may be small
             return self._executed(source, content, piece=piece)
@@ -243,7 +246,7 @@ class ReceiveLocation:
         except OutOfTimeError as error:
             return [Document(content, error=self._reason(source, error), piece=piece)]
 
-    def _executed(self, source: str, content: bytes, *, piece: bool) -> list[Document]:
+    def _executed(self, source: str, content: bytes, *, piece: bool) -> Sequence[Document]:
         try:
             return self.pipeline.execute(content, piece=piece)
         except (Exception, SystemExit) as error:
@@ -268,12 +271,15 @@ class ReceiveLocation:
         """Documents of a source in the ledger: their ids go from `first` on, their numbers from what was `received`."""
         shared = self._shared(str(message_id(box, item.sequence, 0)), self.adapter.name(item.identity))
         end = len(documents) - 1 if last else -1
-        good = [n for n, document in enumerate(documents) if document.error is None]
+        good = _without_error(documents)
         run = None
         together = len(good) == len(documents) or not self.definition.route_failures
         if len(good) >= _FEWEST_IN_A_RUN and together:
             ids = message_ids(box, item.sequence, [first + n for n in good])
-            run = message_run(shared, ids, good, [documents[n] for n in good], before=received, end=end)
+            chosen = documents if len(good) == len(documents) else [documents[n] for n in good]
+            run = message_run(shared, ids, good, chosen, before=received, end=end)
+        if run is not None and len(good) == len(documents):
+            return Interchange(item.sequence, self.id, self.host_id, run)
         apart = [n for n, document in enumerate(documents) if run is None or document.error is not None]
         messages = [
             self._message(message_id(box, item.sequence, first + n), shared, received + n, documents[n], last=n == end)
@@ -343,6 +349,12 @@ class ReceiveLocation:
             else:
                 failed.append(Failure(message, document.error))
         return Interchange(sequence, self.id, host, tuple(good), tuple(failed), replaces=replaces)
+
+
+def _without_error(documents: Sequence[Document]) -> Sequence[int]:
+    if isinstance(documents, DocumentRun):
+        return range(len(documents))
+    return [n for n, document in enumerate(documents) if document.error is None]
 
 
 def _kept_back(content: bytes, _: int, *, reason: str) -> Iterator[Document]:

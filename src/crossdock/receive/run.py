@@ -5,17 +5,19 @@ Nearly all of a context is the same for every message from a source. What a docu
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import repeat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, repeat
+from types import NoneType
+from typing import Any
 
-from crossdock.message.context import Context, members
+from crossdock.message.context import Context, encoded_values, members
 from crossdock.message.property import SYSTEM_PROPERTIES, Value
-from crossdock.message.run import MessageRun, id_texts
-from crossdock.pipeline.document import Document
+from crossdock.message.run import Columns, MessageRun, id_texts
+from crossdock.pipeline.document import Document, DocumentRun
 
-_NUMBER, _LAST = "BTS.InterchangeSequenceNumber", "BTS.LastInterchangeMessage"
+_NUMBER, _LAST, _TYPE = "BTS.InterchangeSequenceNumber", "BTS.LastInterchangeMessage", "BTS.MessageType"
 # A document that says one of these itself is a case of its own.
-_SYSTEM = frozenset(SYSTEM_PROPERTIES) - {"BTS.MessageType"}
+_SYSTEM = frozenset(SYSTEM_PROPERTIES) - {_TYPE}
 
 
 def message_run(
@@ -26,39 +28,60 @@ def message_run(
     `shared` is the context but for what differs. So many messages of the source came `before`; the position `end` is
     that of its last one.
     """
-    own = [document.promoted for document in documents]
-    if not all(map(_SYSTEM.isdisjoint, own)) or not all(_SYSTEM.isdisjoint(each.written) for each in documents):
+    if isinstance(documents, DocumentRun):
+        shared, own, written = shared.promote(_TYPE, documents.type), documents.promoted, documents.written
+        bodies = documents.bodies
+    else:
+        own, written = _columns(each.promoted for each in documents), _columns(each.written for each in documents)
+        bodies = [each.body for each in documents]
+    if not _SYSTEM.isdisjoint(own) or not _SYSTEM.isdisjoint(written):
         return None
-    template = _template(shared)
     numbers = [before + position + 1 for position in positions]
     flags = [position == end for position in positions]
-    rows = zip(
-        numbers,
-        (b"true" if flag else b"false" for flag in flags) if any(flags) else repeat(b"false"),
-        (b"," + members(each) if each else b"" for each in own),
-        (members(each.written) + b"," if each.written else b"" for each in documents),
-        id_texts(ids),
-        strict=False,
-    )
     try:
-        contexts = [template % row for row in rows]
+        contexts = _contexts(shared, numbers, flags, own, written, id_texts(ids))
     except Exception:  # a value that cannot be written, made by somebody's code; alone it is dealt with
         return None
-    numbered: Mapping[str, Sequence[Value]] = {_NUMBER: numbers, _LAST: flags}
-    return MessageRun(ids, contexts, [each.body for each in documents], own, numbered, shared.promoted, shared.labels)
+    return MessageRun(ids, contexts, bodies, {_NUMBER: numbers, _LAST: flags, **own}, shared.promoted, shared.labels)
 
 
-def _template(shared: Context) -> bytes:
-    """For (number, whether it is the last, promoted, written, id); `Context.to_json` would write the same."""
-    promoted, written = _constant(members(shared.promoted)), _constant(members(shared.written))
-    varying = b'"%b":{"integer":"%%d"},"%b":{"boolean":"%%b"}%%b' % (_NUMBER.encode(), _LAST.encode())
-    labels = Context(labels=shared.labels).to_json().removeprefix(b'{"promoted":{},"written":{}')
-    return b'{"promoted":{%b,%b},"written":{%%b%b,"BTS.MessageID":"%%b"}%b' % (
-        promoted,
-        varying,
-        written,
-        _constant(labels),
+def _columns(rows: Iterable[Mapping[str, Value]]) -> Columns:
+    rows = list(rows)
+    names = dict.fromkeys(chain.from_iterable(rows))
+    return {name: [row.get(name) for row in rows] for name in names}
+
+
+def _contexts(
+    shared: Context, numbers: Sequence[int], flags: Sequence[bool], own: Columns, written: Columns, ids: Sequence[bytes]
+) -> list[bytes]:
+    """What `Context.to_json` would write for each message."""
+    template = (
+        b'{"promoted":{%b,"%b":{"integer":"%%d"},"%b":{"boolean":"%%b"}%b},"written":{%b,"BTS.MessageID":"%%b"%b}%b'
     )
+    labels = Context(labels=shared.labels).to_json().removeprefix(b'{"promoted":{},"written":{}')
+    constant = [_constant(each) for each in (members(shared.promoted), members(shared.written), labels)]
+    more, columns = _members(own)
+    distinguished, fields = _members(written)
+    names = _NUMBER.encode(), _LAST.encode()
+    filled = template % (constant[0], *names, more, constant[1], distinguished, constant[2])
+    last: Iterable[bytes] = (b"true" if flag else b"false" for flag in flags) if any(flags) else repeat(b"false")
+    rows: Iterator[tuple[Any, ...]] = zip(numbers, last, *columns, ids, *fields, strict=False)
+    return [filled % row for row in rows]
+
+
+def _members(columns: Columns) -> tuple[bytes, list[list[bytes]]]:
+    """The properties of a column each: a template for them, and what goes into it for each message."""
+    template = b""
+    filling = []
+    for name, column in columns.items():
+        member = b"," + members({name: ""}).removesuffix(b'""')
+        values = encoded_values(column)
+        if NoneType in set(map(type, column)):  # where a message does not have it, there is nothing
+            values = [b"" if value is None else member + text for value, text in zip(column, values, strict=True)]
+            member = b""
+        template += _constant(member) + b"%b"
+        filling.append(values)
+    return template, filling
 
 
 def _constant(text: bytes) -> bytes:
