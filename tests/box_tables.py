@@ -33,7 +33,9 @@ SELECT {0}_id, sum(number)
          UNION ALL
         SELECT {0}_id, delta FROM {0}_ref_log_1
          UNION ALL
-        SELECT {0}_id, delta FROM {0}_ref_log_2) AS counted
+        SELECT {0}_id, delta FROM {0}_ref_log_2
+         UNION ALL
+        SELECT id, given FROM {0} WHERE id NOT IN (SELECT {0}_id FROM {0}_ref_total)) AS counted
  GROUP BY {0}_id
 HAVING sum(number) <> 0
 """

@@ -100,7 +100,9 @@ def unbalanced(database: str) -> list[tuple[Any, ...]]:
         SELECT message_id, counted.total, held.total
           FROM (SELECT message_id, sum(delta) AS total
                   FROM (SELECT * FROM message_ref_log_1 UNION ALL SELECT * FROM message_ref_log_2
-                        UNION ALL SELECT * FROM message_ref_total) AS entry
+                        UNION ALL SELECT * FROM message_ref_total
+                        UNION ALL SELECT id, given FROM message
+                                   WHERE id NOT IN (SELECT message_id FROM message_ref_total)) AS entry
                  GROUP BY message_id) AS counted
           FULL JOIN (SELECT message_id, count(*) AS total
                        FROM (SELECT message_id FROM queue UNION ALL SELECT message_id FROM claimed

@@ -179,15 +179,15 @@ def test_deployment_on_a_new_host_and_a_publisher_in_the_middle_both_come_throug
     agent.deploy(an_application("Port"))
     interchange = a_message(agent)
 
-    with open_transaction(database) as blocker:
-        blocker.execute("LOCK TABLE message_ref_log_1 IN SHARE MODE")  # by then the publisher has locked the queue
-        publishing = aside.submit(agent.publish, [interchange])
-        until_somebody_waits_for(database, blocker)
+    with gate(database, "AFTER INSERT ON queue") as closed, Agent(closed.database) as slow:
+        publishing = aside.submit(slow.publish, [interchange])
+        closed.until_reached()  # by then the publisher has locked the queue
         deploying = aside.submit(agent.deploy, an_application("Second", host="Other"))
         until(lambda: deploying.done() or waiting(database) == 2, PATIENCE_SECONDS)
+        closed.open()
+        references = publishing.result(PATIENCE_SECONDS).references
 
     assert deploying.result(PATIENCE_SECONDS)
-    references = publishing.result(PATIENCE_SECONDS).references
     assert places(database) == {"queued": references}
 
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Literal
 from uuid import UUID
 
 import pytest
 
 from box import NOW, count, deployment, ids
 from crossdock.maintenance.references import NUMBER, CleanReferences
-from crossdock.maintenance.routing_failures import ReportRoutingFailures
-from crossdock.messagebox import batch
 from crossdock.messagebox.agent import Agent
 from interleave import (
     PATIENCE_SECONDS,
@@ -24,7 +21,6 @@ from interleave import (
     places,
     publisher_before_its_commit,
     publisher_before_its_references,
-    until_somebody_waits_for,
 )
 
 
@@ -38,53 +34,32 @@ def aside(agent: Agent) -> Iterator[ThreadPoolExecutor]:  # noqa: ARG001 (the th
 # Publishing
 
 
-def test_publisher_that_writes_to_logs_which_were_summed_meanwhile_is_counted_in_a_later_round(
-    agent: Agent, database: str, aside: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+def test_publisher_in_whose_middle_the_logs_are_summed_is_counted(
+    agent: Agent, database: str, aside: ThreadPoolExecutor
 ) -> None:
-    monkeypatch.setattr(batch, "_FEW", 0)  # few messages look for their log only when they write to it
     agent.deploy(an_application("Port"))
     with publisher_before_its_references(agent, database, aside, a_message(agent), table="queue") as publishing:
         aside.submit(summed, agent).result(PATIENCE_SECONDS)
     publishing.result(PATIENCE_SECONDS)
-    assert count(database, "message_ref_log_1") == count(database, "part_ref_log_1") == 1
-    assert count(database, "reference_log WHERE message = 2 AND part = 2") == 1
 
-    settled(agent)
-    assert agent.sum_log("message", agent.swap_log("message")) == 0  # so far it counts minus one
-    assert places(database) == {}
-
-    cleaned(agent, database)
-
-
-@pytest.mark.parametrize("kind", ["message", "part"])
-def test_publisher_of_few_messages_whose_log_is_swapped_while_it_writes_counts_them_once(
-    agent: Agent, database: str, aside: ThreadPoolExecutor, kind: Literal["message", "part"]
-) -> None:
-    agent.deploy(an_application("Port"))
-    agent.publish([a_message(agent, "earlier")])
-    with gate(database, f"BEFORE INSERT ON {kind}_ref_log_1") as closed, Agent(closed.database) as slow:
-        publishing = aside.submit(slow.publish, [a_message(agent, "late")])
-        closed.until_reached()
-        agent.swap_log(kind)
-        closed.open()
-        publishing.result(PATIENCE_SECONDS)
-
-    assert count(database, f"{kind}_ref_log_1") + count(database, f"{kind}_ref_log_2") == 2
+    summed(agent)
+    assert places(database) == {"queued": 1}
     settled(agent)
     cleaned(agent, database)
 
 
-def test_log_with_rows_of_a_publisher_that_has_not_committed_is_summed_without_them(
+def test_publisher_that_has_not_committed_when_the_logs_are_summed_is_counted(
     agent: Agent, database: str, aside: ThreadPoolExecutor
 ) -> None:
     agent.deploy(an_application("Port"))
     agent.publish([a_message(agent, "earlier")])
 
     with publisher_before_its_commit(agent, database, a_message(agent, "late")):
+        settled(agent)
         aside.submit(summed, agent).result(PATIENCE_SECONDS)
-        assert count(database, "message_ref_total") == 1
+        assert count(database, "message") == 0
 
-    assert places(database) == {"queued": 2}
+    assert places(database) == {"queued": 1}
     settled(agent)
     cleaned(agent, database)
 
@@ -158,14 +133,13 @@ def test_message_routed_again_through_a_log_that_was_summed_meanwhile_is_kept_un
     agent: Agent, database: str, aside: ThreadPoolExecutor
 ) -> None:
     unrouted = an_unrouted_message_that_two_want_now(agent)
-    ReportRoutingFailures(agent).run_once()
     active = 3 - agent.swap_log("message")
-    with open_transaction(database) as blocker:
-        blocker.execute("SELECT FROM routing_failure FOR UPDATE")
-        routing = aside.submit(agent.route_again, [unrouted])
-        until_somebody_waits_for(database, blocker)
+    with gate(database, f"BEFORE INSERT ON message_ref_log_{active}") as closed, Agent(closed.database) as slow:
+        routing = aside.submit(slow.route_again, [unrouted])
+        closed.until_reached()
         assert agent.sum_log("message", agent.swap_log("message")) == 0
-    assert routing.result(PATIENCE_SECONDS) == {unrouted: True}
+        closed.open()
+        assert routing.result(PATIENCE_SECONDS) == {unrouted: True}
     assert count(database, f"message_ref_log_{active}") == 1
     assert count(database, f"reference_log WHERE message = {active}") == 0
 
@@ -261,11 +235,12 @@ def test_second_cleanup_leaves_the_work_to_the_first(agent: Agent, database: str
 
 
 def an_unrouted_message_that_two_want_now(agent: Agent, *, counted: bool = True) -> UUID:
-    """The message; its one reference is in the totals already, or else still in the first log."""
+    """The message; its one reference is in the totals already, or else stands beside it."""
     agent.deploy(deployment(One="Region = 'SE'", Two="Region = 'SE'"))
     agent.publish([a_message(agent)])
     if counted:
-        summed(agent)
+        with open_transaction(agent.database) as connection:
+            connection.execute("INSERT INTO message_ref_total SELECT id, given FROM message")
     [row] = agent.suspended()
     agent.deploy(deployment(One="Region = 'NO'", Two="Region = 'NO'"))
     return row.id

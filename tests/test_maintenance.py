@@ -99,19 +99,34 @@ def test_cleaning_goes_on_while_messages_come_and_go(agent: Agent, other: Agent,
     assert unbalanced(database) == []
 
 
-def test_logs_from_which_nothing_was_taken_are_left_as_they_are(
-    agent: Agent, database: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    deploy(agent, port("A", "Region = 'NO'"))
+def test_publishing_leaves_nothing_for_cleanup_to_do(agent: Agent, database: str) -> None:
+    deploy(agent, port("A", "Region = 'NO'"), port("B", "Region = 'NO'"))
     publish(agent, NORWAY, NORWAY)
-    logs = [f"{kind}_ref_log_1" for kind in ("message", "part")]
 
-    CleanReferences(agent).run_once()
-    assert [count(database, log) for log in logs] == [2, 2]
+    assert not agent.may_be_unreferenced("message")
+    assert not agent.may_be_unreferenced("part")
+    assert [count(database, f"message WHERE given = {given}") for given in (2, 1)] == [2, 0]
+    assert unbalanced(database) == []
 
-    monkeypatch.setattr(cleanup, "_LONG_LOG", 1)
+
+def test_messages_published_before_the_number_of_references_stood_beside_them_are_counted_as_before(
+    agent: Agent, database: str
+) -> None:
+    deploy(agent, port("A", "Region = 'NO'"), port("B", "Region = 'NO'"))
+    publish(agent, NORWAY, NORWAY)
+    with psycopg.connect(database, options="-csearch_path=crossdock") as connection:
+        connection.execute("INSERT INTO message_ref_log_1 SELECT id, given FROM message")
+        connection.execute("INSERT INTO part_ref_total SELECT id, given FROM part")
+        connection.execute("UPDATE message SET given = 0")
+        connection.execute("UPDATE part SET given = 0")
     CleanReferences(agent).run_once()
-    assert [count(database, log) for log in logs] == [0, 0]
+    assert (count(database, "message"), count(database, "part")) == (2, 2)
+
+    delivered_now(agent)
+    for _ in range(2):
+        CleanReferences(agent).run_once()
+
+    assert (count(database, "message"), count(database, "part")) == (0, 0)
     assert unbalanced(database) == []
 
 

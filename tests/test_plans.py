@@ -58,9 +58,9 @@ FILL = f"""
     CREATE FUNCTION made_id(number bigint) RETURNS uuid LANGUAGE sql IMMUTABLE
     RETURN (lpad(to_hex(number), 12, '0') || '80008000000000000000')::uuid;
 
-    INSERT INTO message (id, context, part_count, parts)
+    INSERT INTO message (id, context, part_count, parts, given)
     SELECT made_id(n), '{{"promoted": {{"Region": "NO", "BTS.MessageType": "Order"}}, "written": {{}}}}', 1,
-           ARRAY[made_id(n)]
+           ARRAY[made_id(n)], 3
       FROM generate_series(1, {MESSAGES}) AS n;
     INSERT INTO part (id, name, body, size, fragments)
     SELECT made_id(n), 'body', CASE WHEN n % 10 > 0 THEN decode(repeat('6f', 200), 'hex') END, 200,
@@ -69,8 +69,8 @@ FILL = f"""
     INSERT INTO fragment (part_id, number, body)
     SELECT made_id(n * 10), number, decode(repeat('6f', 100), 'hex')
       FROM generate_series(1, {MESSAGES} / 10) AS n, generate_series(0, 9) AS number;
-    INSERT INTO message_ref_total SELECT made_id(n), 3 FROM generate_series(1, {MESSAGES}) AS n;
-    INSERT INTO part_ref_total SELECT made_id(n), 1 FROM generate_series(1, {MESSAGES}) AS n;
+    INSERT INTO message_ref_total SELECT made_id(n), 3 FROM generate_series(101, {MESSAGES}) AS n;
+    INSERT INTO part_ref_total SELECT made_id(n), 1 FROM generate_series(101, {MESSAGES}) AS n;
     INSERT INTO message_ref_log_1 SELECT made_id(n), -1 FROM generate_series(1, 200) AS n;
 
     INSERT INTO queue (host_id, priority, message_id, subscription_id, service_id, line, instance_id)
@@ -177,7 +177,7 @@ STATEMENTS: dict[str, tuple[str, Mapping[str, Any]]] = {
     "report_failures": (statement("report_failures"), {"message": IDS, "report": ["[]"] * len(IDS)}),
     "sum_log": (log_statement("sum_log", "message", 1), {}),
     "sum_log_gently": (log_statement("sum_log_gently", "message", 1), {}),
-    "log_references": (log_statement("log_references", "message", 1), {"ids": IDS, "deltas": [1] * len(IDS)}),
+    "add_references": (statement("add_references"), {"message": IDS, "delta": [1] * len(IDS)}),
     "take_zero": (log_statement("take_zero", "message", 1), {}),
     "delete_messages": (statement("delete_messages"), {}),
     "delete_parts": (statement("delete_parts"), {}),

@@ -63,6 +63,7 @@ MISCOUNTED = """
       FROM (SELECT 'message' AS kind, message_id AS id, total AS counted, 0 AS found FROM message_ref_total
             UNION ALL SELECT 'message', message_id, delta, 0 FROM message_ref_log_1
             UNION ALL SELECT 'message', message_id, delta, 0 FROM message_ref_log_2
+            UNION ALL SELECT 'message', id, given, 0 FROM message WHERE id NOT IN (SELECT message_id FROM message_ref_total)
             UNION ALL SELECT 'message', message_id, 0, 1 FROM queue
             UNION ALL SELECT 'message', message_id, 0, 1 FROM claimed
             UNION ALL SELECT 'message', message_id, 0, 1 FROM scheduled
@@ -70,6 +71,7 @@ MISCOUNTED = """
             UNION ALL SELECT 'part', part_id, total, 0 FROM part_ref_total
             UNION ALL SELECT 'part', part_id, delta, 0 FROM part_ref_log_1
             UNION ALL SELECT 'part', part_id, delta, 0 FROM part_ref_log_2
+            UNION ALL SELECT 'part', id, given, 0 FROM part WHERE id NOT IN (SELECT part_id FROM part_ref_total)
             UNION ALL SELECT 'part', unnest(parts), 0, 1 FROM message) AS reference
      GROUP BY kind, id
     HAVING sum(counted) <> sum(found)
@@ -341,7 +343,7 @@ def test_publication_that_was_committed_is_not_taken_for_a_failure_where_nobody_
     crew.server.acquire()
 
     assert published.references == len(PORTS)
-    assert crew.left() == {"queue": 3, "message": 1, "part": 1, "message_ref_log_1": 1, "part_ref_log_1": 1}
+    assert crew.left() == {"queue": 3, "message": 1, "part": 1}
 
 
 def test_session_that_was_ended_for_sleeping_inside_a_transaction_is_a_reason_to_try_again(

@@ -77,6 +77,7 @@ def _buffers(router: Router, batch: Interchange) -> list[tuple[str, bytes]]:
     positions, numbers = router.match(messages)
     columns = router.table
     found = columns.rows(numbers)
+    given = np.bincount(positions, minlength=len(ids))
     queue = fixed_rows(
         [
             ("int2", columns.host_id[found]),
@@ -88,12 +89,8 @@ def _buffers(router: Router, batch: Interchange) -> list[tuple[str, bytes]]:
         ]
     )
     rows = {
-        "message (id, context, part_count, parts)": b"".join(chain.from_iterable(message_rows(messages))),
+        "message (id, context, part_count, parts, given)": b"".join(chain.from_iterable(message_rows(messages, given))),
         "part (id, name, body, size, fragments)": b"".join(chain.from_iterable(part_rows(messages, {}))),
         "queue (host_id, line, priority, message_id, subscription_id, service_id)": queue,
-        "message_ref_log_1 (message_id, delta)": fixed_rows(
-            [("uuid", ids), ("int4", np.bincount(positions, minlength=len(ids)))]
-        ),
-        "part_ref_log_1 (part_id, delta)": fixed_rows([("uuid", ids), ("int4", np.ones(len(ids)))]),
     }
     return [(f"COPY {table} FROM STDIN (FORMAT BINARY)", _HEADER + data + _TRAILER) for table, data in rows.items()]

@@ -15,7 +15,6 @@ from crossdock.messagebox.statement import log_statement, statement
 _CLEANUP_LOCK = 0x0C05_5D10
 _LOCK_TIMEOUT = "200ms"
 _KEPT_REMOVALS = 10_000
-_LONG_LOG = 1_000_000
 # An index this large over this few rows is mostly empty pages: building it anew takes a moment and gives them back.
 _BLOATED_BYTES = 4 * 1024 * 1024
 _FEW_ROWS = 5_000
@@ -31,9 +30,9 @@ class Cleanup(Database):
     """The agent's verbs for maintenance."""
 
     def may_be_unreferenced(self, kind: Kind) -> bool:
-        """Whether summing the logs could free anything, or they have become long."""
+        """Whether summing the logs could free anything."""
         with self._connection() as connection:
-            row = connection.execute(log_statement("may_be_unreferenced", kind, 1), {"rows": _LONG_LOG}).fetchone()
+            row = connection.execute(log_statement("may_be_unreferenced", kind, 1)).fetchone()
         return row is not None and bool(row[0])
 
     def swap_log(self, kind: Kind) -> int:

@@ -34,7 +34,7 @@ from crossdock.messagebox.decide import (
 from crossdock.messagebox.lifeline import channel
 from crossdock.messagebox.rows import Published, storable
 from crossdock.messagebox.statement import array_text, host_statement, statement
-from crossdock.messagebox.store import active_logs, few_rows, log_references, ones, part_ids, store
+from crossdock.messagebox.store import few_rows, store
 from crossdock.receive.interchange import Awaited, Interchange, Settled
 from crossdock.subscription.correlation import correlation_hash, shown_values
 from crossdock.subscription.router import Router
@@ -333,19 +333,14 @@ def _write(
     interchanges: Sequence[Interchange],
     counts: npt.NDArray[np.int64],
 ) -> Mapping[int, int]:
-    """Messages and parts, then references, then the deltas, each into the log that is active now."""
+    """Messages and parts, then references. What failed or nobody wants has one: it is suspended."""
     everything = _everything(interchanges)
     if not everything:
         return {}
-    message_log, part_log = (None, None) if in_pipeline(connection) else active_logs(connection)
-    store(connection, everything)
-    ids = everything.ids
-    hosts = give(connection, decision, ids)
+    failed = np.ones(len(everything) - len(counts), np.int64)
+    store(connection, everything, np.concatenate([np.maximum(counts, 1), failed]))
+    hosts = give(connection, decision, everything.ids)
     _suspend(connection, decision, interchanges, counts)
-    deltas = np.concatenate([np.maximum(counts, 1), ones(len(everything) - len(counts))])
-    log_references(connection, "message", message_log, ids, deltas)
-    parts = part_ids(everything)
-    log_references(connection, "part", part_log, parts, ones(len(parts)))
     return hosts
 
 

@@ -195,9 +195,11 @@ CREATE TABLE message (
     context     json        NOT NULL,
     part_count  smallint    NOT NULL,
     created_at  timestamptz NOT NULL DEFAULT now(),
-    parts       uuid[]      NOT NULL
+    parts       uuid[]      NOT NULL,
+    given       integer     NOT NULL
 ) WITH (autovacuum_vacuum_insert_threshold = -1);
 COMMENT ON COLUMN message.parts IS 'the ids of its parts; the first is the body';
+COMMENT ON COLUMN message.given IS 'references it was published with; what came and went since is in the logs, until there is a total';
 
 CREATE TABLE part (
     name       text    NOT NULL,
@@ -205,8 +207,10 @@ CREATE TABLE part (
     id         uuid    PRIMARY KEY,
     size       bigint  NOT NULL,
     fragments  integer NOT NULL DEFAULT 0,
+    given      integer NOT NULL DEFAULT 1,
     CONSTRAINT a_part_is_whole_or_in_fragments CHECK ((body IS NULL) = (fragments > 0))
 ) WITH (autovacuum_vacuum_insert_threshold = -1);
+COMMENT ON COLUMN part.given IS 'messages it was stored with; likewise';
 
 CREATE TABLE fragment (
     part_id  uuid    NOT NULL,
@@ -428,12 +432,10 @@ CREATE FUNCTION publish_few(
     hosts smallint[], lines integer[], priorities smallint[], references_to uuid[], subscriptions bigint[],
     services integer[], publishing integer, matched bigint, read_by bigint
 ) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-    active reference_log;
 BEGIN
     -- First something is written, and the transaction has its number, before the references draw theirs.
-    INSERT INTO message (id, context, part_count, parts)
-    SELECT message.id, message.context, cardinality(own.parts), own.parts
+    INSERT INTO message (id, context, part_count, parts, given)
+    SELECT message.id, message.context, cardinality(own.parts), own.parts, cardinality(array_positions(references_to, message.id))
       FROM unnest(message_ids, contexts) AS message (id, context)
      CROSS JOIN LATERAL (SELECT ARRAY(SELECT part.id
                                         FROM unnest(part_of, part_ids) WITH ORDINALITY AS part (message_id, id, number)
@@ -443,17 +445,6 @@ BEGIN
     SELECT part.id, part.name, part.body, length(part.body), 0 FROM unnest(part_ids, names, bodies) AS part (id, name, body);
     INSERT INTO queue (host_id, line, priority, message_id, subscription_id, service_id)
     SELECT * FROM unnest(hosts, lines, priorities, references_to, subscriptions, services);
-    SELECT * INTO active FROM reference_log;
-    IF active.message = 1 THEN
-        INSERT INTO message_ref_log_1 SELECT id, count(*) FROM unnest(references_to) AS reference (id) GROUP BY id;
-    ELSE
-        INSERT INTO message_ref_log_2 SELECT id, count(*) FROM unnest(references_to) AS reference (id) GROUP BY id;
-    END IF;
-    IF active.part = 1 THEN
-        INSERT INTO part_ref_log_1 SELECT id, 1 FROM unnest(part_ids) AS part (id);
-    ELSE
-        INSERT INTO part_ref_log_2 SELECT id, 1 FROM unnest(part_ids) AS part (id);
-    END IF;
     PERFORM check_epoch(publishing, matched, read_by);
 END $$;
 COMMENT ON FUNCTION publish_few IS 'a few messages, all of which go to queues: everything that publishing writes, in one round trip';

@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from io import BufferedReader, RawIOBase
-from itertools import chain
+from itertools import chain, repeat
 from struct import Struct
 from typing import Any
 from uuid import UUID
 
 import numpy as np
-import numpy.typing as npt
 import psycopg
 
 from crossdock.message.message import Message, Part, StreamedPart
 from crossdock.message.run import BODY, MessageRun
 from crossdock.messagebox.batch import Batch
-from crossdock.messagebox.copy import Row, copy_columns, copy_rows, copy_tuples, in_pipeline, length, uuid_array
-from crossdock.messagebox.statement import array_text, log_statement, statement
+from crossdock.messagebox.copy import Row, copy_rows, copy_tuples, in_pipeline, length
+from crossdock.messagebox.statement import array_text, statement
+from crossdock.subscription.router import Int64s
 
 PART_LIMIT_BYTES = 1024 * 1024
-_MESSAGES = "COPY message (id, context, part_count, parts) FROM STDIN (FORMAT BINARY)"
+_MESSAGES = "COPY message (id, context, part_count, parts, given) FROM STDIN (FORMAT BINARY)"
 _PARTS = "COPY part (id, name, body, size, fragments) FROM STDIN (FORMAT BINARY)"
 _UUID_OID = 2950
 _ARRAY = Struct(">iiiii")
-_ID = Struct(">hi").pack(4, 16)
+_ID = Struct(">hi").pack(5, 16)
 _PART_ID = Struct(">hi").pack(5, 16)
+_BODY_NAME = length(len(BODY)) + BODY.encode()
 _COUNT = Struct(">ih")
 _SIZE = Struct(">iqii")
 # (size, fragments) of parts in fragments, by the id of their message and their number in it
@@ -34,13 +35,16 @@ Large = Mapping[tuple[UUID, int], tuple[int, int]]
 _ONE_PART = _COUNT.pack(2, 1) + length(40) + _ARRAY.pack(1, 0, _UUID_OID, 1, 1) + length(16)
 
 
-def store(connection: psycopg.Connection, messages: Batch) -> None:
-    """Write the messages and their parts. Bodies over the limit go in as fragments."""
+def store(connection: psycopg.Connection, messages: Batch, given: Int64s) -> None:
+    """Write the messages, each with the number of references it is given, and their parts.
+
+    Bodies over the limit go in as fragments.
+    """
     if in_pipeline(connection):
-        _store_few(connection, messages)
+        _store_few(connection, messages, given)
         return
     large = _store_fragments(connection, messages)
-    copy_rows(connection, _MESSAGES, message_rows(messages))
+    copy_rows(connection, _MESSAGES, message_rows(messages, given))
     copy_rows(connection, _PARTS, part_rows(messages, large))
 
 
@@ -59,50 +63,22 @@ def few_rows(messages: Iterable[Message]) -> dict[str, list[Any] | str]:
     return {**columns, **{name: array_text(columns[name]) for name in ("message", "part_of", "part")}}
 
 
-def _store_few(connection: psycopg.Connection, messages: Iterable[Message]) -> None:
+def _store_few(connection: psycopg.Connection, messages: Iterable[Message], given: Int64s) -> None:
     """The same in a pipeline."""
     rows: list[tuple[object, ...]] = []
     parts: list[tuple[object, ...]] = []
-    for message in messages:
+    for message, references in zip(messages, given.tolist(), strict=True):
         ids = [UUID(bytes=part) for part in _part_ids(message)]
-        rows.append((message.id, message.context.to_json().decode(), len(ids), ids))
+        rows.append((message.id, message.context.to_json().decode(), len(ids), ids, references))
         for id_, part in zip(ids, message.parts, strict=True):
             assert isinstance(part, Part)
             parts.append((id_, part.name, part.body, len(part.body), 0))
-    copy_tuples(connection, _MESSAGES, ("uuid", "json", "int2", "uuid[]"), rows)
+    copy_tuples(connection, _MESSAGES, ("uuid", "json", "int2", "uuid[]", "int4"), rows)
     copy_tuples(connection, _PARTS, ("uuid", "text", "bytea", "int8", "int4"), parts)
-
-
-def part_ids(messages: Batch) -> npt.NDArray[Any]:
-    """The ids of all parts, as a column."""
-    return uuid_array(
-        part
-        for run in messages.runs
-        for part in ((run.ids,) if isinstance(run, MessageRun) else chain.from_iterable(map(_part_ids, run)))
-    )
 
 
 def _part_ids(message: Message) -> list[bytes]:
     return [_part_id(message.id, n) for n in range(len(message.parts))]
-
-
-def log_references(
-    connection: psycopg.Connection, kind: str, log: int | None, ids: npt.NDArray[Any], deltas: npt.NDArray[Any]
-) -> None:
-    """Append reference deltas to one log, or to the one that is active; kind is `message` or `part`."""
-    if log is None:
-        given = {"ids": [UUID(bytes=bytes(each)) for each in ids], "deltas": deltas.tolist()}
-        connection.execute(log_statement("log_references", kind, 1), given)
-        return
-    command = f"COPY {kind}_ref_log_{log} ({kind}_id, delta) FROM STDIN (FORMAT BINARY)"
-    copy_columns(connection, command, [("uuid", ids), ("int4", deltas)])
-
-
-def active_logs(connection: psycopg.Connection) -> tuple[int, int]:
-    """The message log and the part log that a transaction beginning now writes to."""
-    row = connection.execute("SELECT message, part FROM reference_log").fetchone()
-    assert row is not None
-    return row[0], row[1]
 
 
 class FragmentStream(RawIOBase):
@@ -136,36 +112,34 @@ def _part_id(message: UUID, number: int) -> bytes:
     return message.bytes if number == 0 else blake2b(message.bytes + length(number), digest_size=16).digest()
 
 
-def message_rows(messages: Batch) -> Iterator[Row]:
+def message_rows(messages: Batch, given: Int64s) -> Iterator[Row]:
     """Rows of the spool, as pieces of bytes."""
+    references = iter(_fields(given))
     for run in messages.runs:
         if isinstance(run, MessageRun):
-            for id_, context in zip(_ids(run), run.contexts, strict=True):
-                yield _ID, id_, length(len(context)), context, _ONE_PART, id_
+            ids, sizes = _ids(run), _lengths(run.contexts)
+            yield from zip(repeat(_ID), ids, sizes, run.contexts, repeat(_ONE_PART), ids, references)
         else:
-            yield from map(_message_row, run)
+            yield from map(_message_row, run, references)
 
 
-def _message_row(message: Message) -> Row:
+def _message_row(message: Message, references: bytes) -> Row:
     id_, context = message.id.bytes, message.context.to_json()
     if len(message.parts) == 1:
-        return _ID, id_, length(len(context)), context, _ONE_PART, id_
+        return _ID, id_, length(len(context)), context, _ONE_PART, id_, references
     ids = _part_ids(message)
     array = _ARRAY.pack(1 if ids else 0, 0, _UUID_OID, len(ids), 1) if ids else Struct(">iii").pack(0, 0, _UUID_OID)
     array += b"".join(length(16) + each for each in ids)
-    return _ID, id_, length(len(context)), context, _COUNT.pack(2, len(ids)), length(len(array)), array
+    return _ID, id_, length(len(context)), context, _COUNT.pack(2, len(ids)), length(len(array)), array, references
 
 
 def part_rows(messages: Batch, large: Large) -> Iterator[Row]:
     """Rows of the parts; `large` are those that are in fragments."""
     for run in messages.runs:
-        if isinstance(run, MessageRun):
-            head = length(len(BODY)) + BODY.encode()
-            for id_, body in zip(_ids(run), run.bodies, strict=True):
-                if len(body) > PART_LIMIT_BYTES:
-                    yield _PART_ID, id_, head, *_in_fragments(*large[UUID(bytes=id_), 0])
-                else:
-                    yield _PART_ID, id_, head, length(len(body)), body, _SIZE.pack(8, len(body), 4, 0)
+        if isinstance(run, MessageRun) and _are_whole(run):
+            ids, sizes = _ids(run), _lengths(run.bodies)
+            tails = _sizes(run.bodies)
+            yield from zip(repeat(_PART_ID), ids, repeat(_BODY_NAME), sizes, run.bodies, tails)
         else:
             yield from chain.from_iterable(_part_rows(message, large) for message in run)
 
@@ -186,7 +160,36 @@ def _in_fragments(size: int, fragments: int) -> Row:
 
 
 def _ids(run: MessageRun) -> list[bytes]:
-    return [run.ids[start : start + 16] for start in range(0, len(run.ids), 16)]
+    return _cut(run.ids, 16)
+
+
+def _lengths(values: Sequence[bytes]) -> list[bytes]:
+    return _cut(np.fromiter(map(len, values), ">i4", len(values)).tobytes(), 4)
+
+
+def _fields(numbers: Int64s) -> list[bytes]:
+    """Each as a field of four bytes."""
+    fields = np.empty((len(numbers), 2), ">i4")
+    fields[:, 0], fields[:, 1] = 4, numbers
+    return _cut(fields.tobytes(), 8)
+
+
+def _sizes(bodies: Sequence[bytes]) -> list[bytes]:
+    """The last fields of parts that are whole: what `_SIZE` packs."""
+    fields = np.zeros(
+        len(bodies), np.dtype([("size", ">i4"), ("bytes", ">i8"), ("count", ">i4"), ("fragments", ">i4")])
+    )
+    fields["size"], fields["count"] = 8, 4
+    fields["bytes"] = np.fromiter(map(len, bodies), np.int64, len(bodies))
+    return _cut(fields.tobytes(), fields.itemsize)
+
+
+def _cut(values: bytes, size: int) -> list[bytes]:
+    return [values[start : start + size] for start in range(0, len(values), size)]
+
+
+def _are_whole(run: MessageRun) -> bool:
+    return max(map(len, run.bodies), default=0) <= PART_LIMIT_BYTES
 
 
 def _store_fragments(connection: psycopg.Connection, messages: Batch) -> Large:
@@ -209,10 +212,7 @@ def _store_fragments(connection: psycopg.Connection, messages: Batch) -> Large:
 def _large_parts(messages: Batch) -> Iterator[tuple[UUID, int, Part | StreamedPart]]:
     """Parts that are too large for one row, with the id of their message and their number in it."""
     for run in messages.runs:
-        if isinstance(run, MessageRun):
-            for id_, body in zip(_ids(run), run.bodies, strict=True):
-                if len(body) > PART_LIMIT_BYTES:
-                    yield UUID(bytes=id_), 0, Part(BODY, body)
+        if isinstance(run, MessageRun) and _are_whole(run):
             continue
         for message in run:
             for number, part in enumerate(message.parts):
@@ -227,7 +227,3 @@ def _fragments(part: Part | StreamedPart) -> Iterator[bytes]:
     view = memoryview(part.body)
     for start in range(0, len(view), PART_LIMIT_BYTES):
         yield bytes(view[start : start + PART_LIMIT_BYTES])
-
-
-def ones(count: int) -> npt.NDArray[np.int32]:
-    return np.ones(count, np.int32)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-import numpy as np
 import psycopg
 from psycopg.rows import dict_row
 
@@ -19,7 +18,6 @@ from crossdock.messagebox.publish import check_epoch
 from crossdock.messagebox.queues import Queues
 from crossdock.messagebox.rows import SuspendedMessage
 from crossdock.messagebox.statement import statement
-from crossdock.messagebox.store import active_logs, log_references
 from crossdock.subscription.router import Router
 
 Load = Callable[[psycopg.Connection, Sequence[UUID]], dict[UUID, Message]]
@@ -87,12 +85,11 @@ def reroute(
         if not routed:
             return {message.id: False for message in messages}, {}
         decision = decision.only(counts > 0)
-        log, _ = active_logs(connection)
         column = messages.ids[counts > 0]
         connection.execute(statement("forget_unrouted"), {"message": [message.id for message in routed]})
         hosts = give(connection, decision, column)
-        deltas = (counts[counts > 0] - 1).astype(np.int32)
-        log_references(connection, "message", log, column[deltas != 0], deltas[deltas != 0])
+        more = {message.id: count - 1 for message, count in zip(routed, counts[counts > 0].tolist(), strict=True)}
+        connection.execute(statement("add_references"), {"message": list(more), "delta": list(more.values())})
         check_epoch(connection, router.epoch)
     return {message.id: count > 0 for message, count in zip(messages, counts.tolist(), strict=True)}, hosts
 

@@ -1,5 +1,6 @@
--- Add a closed log into the totals. What came and went within it leaves no total: it is unreferenced, unless the other log
--- still has a row of it. With both logs and the totals in one snapshot the count is exact.
+-- Add a closed log into the totals. What had its first and its last change within it leaves no total: it is unreferenced,
+-- unless the other log still has a row of it. With both logs and the totals in one snapshot the count is exact. What a
+-- message was given is looked up one by one, by the index, and once: from then on there is a total.
 WITH closed AS (
     SELECT id, sum(delta) AS delta, bool_or(elsewhere) AS elsewhere
       FROM (SELECT {id} AS id, delta, false AS elsewhere FROM {log}
@@ -8,7 +9,11 @@ WITH closed AS (
      GROUP BY id
     HAVING NOT bool_and(elsewhere)
 ), summed AS MATERIALIZED (
-    SELECT closed.id, closed.delta + coalesce(known.total, 0) AS total, known.{id} IS NOT NULL OR closed.elsewhere AS known
+    SELECT closed.id,
+           closed.delta + CASE WHEN known.{id} IS NULL
+                               THEN coalesce((SELECT given FROM {kind} WHERE id = closed.id), 0)
+                               ELSE known.total END AS total,
+           known.{id} IS NOT NULL OR closed.elsewhere AS known
       FROM closed
       LEFT JOIN {total} AS known ON known.{id} = closed.id
 ), kept AS (

@@ -8,6 +8,7 @@ WITH taken AS (
      GROUP BY id
 )
 INSERT INTO {total} AS known ({id}, total)
-SELECT id, delta
+SELECT id, delta + coalesce((SELECT given FROM {kind} WHERE id = closed.id), 0)
   FROM closed
-    ON CONFLICT ({id}) DO UPDATE SET total = known.total + excluded.total;
+    ON CONFLICT ({id}) DO UPDATE
+   SET total = known.total + excluded.total - coalesce((SELECT given FROM {kind} WHERE id = excluded.{id}), 0);
