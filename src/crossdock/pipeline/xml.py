@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from io import BytesIO
 from itertools import chain
 from threading import Lock
@@ -110,7 +111,7 @@ class Xsd:
             raise DocumentError(f"it does not fit its schema: {problem}")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class XmlShape:
     """A type of document; an envelope has a `body`, the path of the element whose children are the messages.
 
@@ -121,6 +122,31 @@ class XmlShape:
     promoter: Promoter[XmlPath]
     body: tuple[str, ...] | None = None
     schema: Xsd | None = None
+
+    def promote(self, root: Any) -> tuple[dict[str, Value], dict[str, Value]]:
+        """(promoted, written) of a message."""
+        texts = None if self.children is None else _texts(root, self.children)
+        return self.promoter.promote(lambda path: path.find(root)) if texts is None else self.promoter.values(texts)
+
+    @cached_property
+    def children(self) -> tuple[str, ...] | None:
+        """The tags of all fields, in their order, if each is a child of the root, as in most messages."""
+        steps = [each.path.steps for each in self.promoter.promotions if each.path.attribute is None]
+        tags = tuple(
+            each[1] for each in steps if each is not None and len(each) == 2 and message_type(each[0]) == self.type
+        )
+        return tags if tags and len(set(tags)) == len(self.promoter.promotions) else None
+
+
+def _texts(root: Any, tags: Sequence[str]) -> list[str | None] | None:
+    """The text of each child; None if one of them is there twice, or is more than its text."""
+    found: dict[str, str] = {}
+    for child in root.iterchildren(*tags):
+        tag = child.tag
+        if tag in found or len(child) or child.get(_NIL) is not None:
+            return None
+        found[tag] = child.text or ""
+    return list(map(found.get, tags))
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +178,7 @@ class XmlDisassembler:
         try:
             if shape.schema is not None:
                 shape.schema.check(root)
-            mine, distinguished = shape.promoter.promote(lambda path: path.find(root))
+            mine, distinguished = shape.promote(root)
         except (DocumentError, PromotionError) as error:
             yield Document(body, type_, error=str(error))
             return
