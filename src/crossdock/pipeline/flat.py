@@ -12,7 +12,8 @@ from io import StringIO
 
 from crossdock.errors import DocumentError, PromotionError
 from crossdock.message.property import Value
-from crossdock.pipeline.document import Document, LineReader, Promoter
+from crossdock.pipeline.document import Document, DocumentRun, LineReader, Promoter
+from crossdock.pipeline.lines import lines_of
 
 _BOM = b"\xef\xbb\xbf"
 _BLANKS = " \t\r\n\v\f"
@@ -83,6 +84,15 @@ class Record:
             raise DocumentError(f"it has {len(columns)} columns instead of {len(self.names)}")
         return dict(zip(self.names, columns, strict=True))
 
+    def columns(self, lines: Sequence[str]) -> list[list[str | None]] | None:
+        """The texts that are promoted from lines in which nothing is quoted; None if one has not its columns."""
+        rows = [line.split(self.delimiter) for line in lines]
+        if set(map(len, rows)) != {len(self.names)}:
+            return None
+        places = {name: place for place, name in enumerate(self.names)}
+        wanted = [places.get(each.path) for each in self.promoter.promotions]
+        return [[None if place is None else row[place] or None for row in rows] for place in wanted]
+
     def promote(self, line: str) -> tuple[dict[str, Value], dict[str, Value]]:
         """(promoted, written) of a line."""
         values = self.values(line)
@@ -121,6 +131,25 @@ class FlatDisassembler:
             raise DocumentError("the file holds no message between its header and its trailer")
         for number, line in lines:
             yield self._line(record, f"line {number}", line, promoted, written)
+
+    def together(self, content: bytes, start: int | None = None) -> DocumentRun | None:
+        """The lines of a plain file, all at once: delimited, nothing quoted, neither header nor trailer."""
+        record = self.record
+        if record.positions or self.names_first or self.header is not None or self.trailer is not None:
+            return None
+        body = content if start else content.removeprefix(_BOM)
+        blanks = record.blanks.encode()
+        lines = [line.rstrip(b"\r") for line in lines_of(body) if line.strip(blanks)]
+        try:
+            texts = b"\n".join(lines).decode()
+        except UnicodeDecodeError:
+            return None
+        plain = lines and record.quote not in texts and "\r" not in texts
+        columns = record.columns(texts.split("\n")) if plain else None
+        try:
+            return None if columns is None else DocumentRun(lines, self.type, *record.promoter.columns(columns))
+        except PromotionError:
+            return None
 
     def by_lines(self, head: bytes) -> LineReader | None:
         """How to read a file that begins so line by line; a trailer would have to be known before."""
