@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import blake2b
 from io import BufferedReader, RawIOBase
 from itertools import chain, repeat
@@ -10,7 +10,6 @@ from struct import Struct
 from typing import Any
 from uuid import UUID
 
-import numpy as np
 import psycopg
 
 from crossdock.message.message import Message, Part, StreamedPart
@@ -25,11 +24,11 @@ _MESSAGES = "COPY message (id, context, part_count, parts, given) FROM STDIN (FO
 _PARTS = "COPY part (id, name, body, size, fragments) FROM STDIN (FORMAT BINARY)"
 _UUID_OID = 2950
 _ARRAY = Struct(">iiiii")
-_ID = Struct(">hi").pack(5, 16)
-_PART_ID = Struct(">hi").pack(5, 16)
+_ID = Struct(">hi").pack(5, 16)  # both kinds of row begin so: five fields, the first an id
 _BODY_NAME = length(len(BODY)) + BODY.encode()
 _COUNT = Struct(">ih")
 _SIZE = Struct(">iqii")
+_GIVEN = Struct(">ii")
 # (size, fragments) of parts in fragments, by the id of their message and their number in it
 Large = Mapping[tuple[UUID, int], tuple[int, int]]
 _ONE_PART = _COUNT.pack(2, 1) + length(40) + _ARRAY.pack(1, 0, _UUID_OID, 1, 1) + length(16)
@@ -114,10 +113,10 @@ def _part_id(message: UUID, number: int) -> bytes:
 
 def message_rows(messages: Batch, given: Int64s) -> Iterator[Row]:
     """Rows of the spool, as pieces of bytes."""
-    references = iter(_fields(given))
+    references = (_GIVEN.pack(4, number) for number in given.tolist())
     for run in messages.runs:
         if isinstance(run, MessageRun):
-            ids, sizes = _ids(run), _lengths(run.contexts)
+            ids, sizes = _ids(run), [length(len(context)) for context in run.contexts]
             yield from zip(repeat(_ID), ids, sizes, run.contexts, repeat(_ONE_PART), ids, references)
         else:
             yield from map(_message_row, run, references)
@@ -137,9 +136,9 @@ def part_rows(messages: Batch, large: Large) -> Iterator[Row]:
     """Rows of the parts; `large` are those that are in fragments."""
     for run in messages.runs:
         if isinstance(run, MessageRun) and _are_whole(run):
-            ids, sizes = _ids(run), _lengths(run.bodies)
-            tails = _sizes(run.bodies)
-            yield from zip(repeat(_PART_ID), ids, repeat(_BODY_NAME), sizes, run.bodies, tails)
+            sizes = [length(len(body)) for body in run.bodies]
+            whole = [_SIZE.pack(8, len(body), 4, 0) for body in run.bodies]
+            yield from zip(repeat(_ID), _ids(run), repeat(_BODY_NAME), sizes, run.bodies, whole)
         else:
             yield from chain.from_iterable(_part_rows(message, large) for message in run)
 
@@ -147,7 +146,7 @@ def part_rows(messages: Batch, large: Large) -> Iterator[Row]:
 def _part_rows(message: Message, large: Large) -> Iterator[Row]:
     for number, part in enumerate(message.parts):
         name = part.name.encode()
-        head = (_PART_ID, _part_id(message.id, number), length(len(name)), name)
+        head = (_ID, _part_id(message.id, number), length(len(name)), name)
         if (message.id, number) in large:
             yield *head, *_in_fragments(*large[message.id, number])
         else:
@@ -160,32 +159,7 @@ def _in_fragments(size: int, fragments: int) -> Row:
 
 
 def _ids(run: MessageRun) -> list[bytes]:
-    return _cut(run.ids, 16)
-
-
-def _lengths(values: Sequence[bytes]) -> list[bytes]:
-    return _cut(np.fromiter(map(len, values), ">i4", len(values)).tobytes(), 4)
-
-
-def _fields(numbers: Int64s) -> list[bytes]:
-    """Each as a field of four bytes."""
-    fields = np.empty((len(numbers), 2), ">i4")
-    fields[:, 0], fields[:, 1] = 4, numbers
-    return _cut(fields.tobytes(), 8)
-
-
-def _sizes(bodies: Sequence[bytes]) -> list[bytes]:
-    """The last fields of parts that are whole: what `_SIZE` packs."""
-    fields = np.zeros(
-        len(bodies), np.dtype([("size", ">i4"), ("bytes", ">i8"), ("count", ">i4"), ("fragments", ">i4")])
-    )
-    fields["size"], fields["count"] = 8, 4
-    fields["bytes"] = np.fromiter(map(len, bodies), np.int64, len(bodies))
-    return _cut(fields.tobytes(), fields.itemsize)
-
-
-def _cut(values: bytes, size: int) -> list[bytes]:
-    return [values[start : start + size] for start in range(0, len(values), size)]
+    return [run.ids[start : start + 16] for start in range(0, len(run.ids), 16)]
 
 
 def _are_whole(run: MessageRun) -> bool:
