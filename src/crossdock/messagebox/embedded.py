@@ -40,6 +40,8 @@ _SETTINGS = {
     "wal_level": "minimal",
     "max_wal_senders": "0",
     "max_wal_size": "2GB",
+    # So much can be written while somebody else waits for his commit.
+    "wal_buffers": "64MB",
     "checkpoint_timeout": "15min",
     "shared_buffers": "256MB",
     "max_connections": "200",
