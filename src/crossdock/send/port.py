@@ -22,7 +22,7 @@ from crossdock.pipeline.definition import PipelineDefinition, SendPipelineDefini
 from crossdock.pipeline.receive import ReceivePipeline
 from crossdock.pipeline.send import SendPipeline
 from crossdock.send.dynamic import Transports, destination, made_adapter
-from crossdock.send.report import error_report
+from crossdock.send.report import error_report, is_report
 from crossdock.send.response import responses
 from crossdock.send.window import ServiceWindow
 
@@ -184,7 +184,8 @@ class SendPort:
         else:
             text = f"Send port {name!r}: {reason}"
         report = None
-        if self.definition.route_failures:
+        # A report that fails is not reported: it might come back for ever.
+        if self.definition.route_failures and not is_report(message):
             report = error_report(self.new_id(), message, name, self._shown_address(message), text)
         return Suspend(text, stops=self.definition.stop_on_failure, report=report)
 
