@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
 from crossdock.administration.publish import publish_files
+from crossdock.host.outcome import Complete, Retry, Suspend
+from crossdock.message.context import Context
+from crossdock.message.message import Message, MessageId, Part
+from crossdock.messagebox.agent import Agent
+from crossdock.pipeline.definition import PipelineDefinition
+from crossdock.send.port import PortDefinition, SendPort
 from express import unbalanced
 from office import Office, eventually
 from partner import Partner, partner
@@ -93,3 +103,46 @@ def test_report_of_a_location_that_cannot_be_sent_is_suspended_too(
         office.settled()
 
     assert [request.body for request in shop.requests] == [b"no json"]
+
+
+def test_delivered_ones_of_a_batch_stay_delivered_if_no_report_on_another_can_be_made(
+    agent: Agent, folder: Path
+) -> None:
+    agent.close()  # as far as the port can see, the MessageBox is away
+    with closing(sqlite3.connect(folder / "shop.db")) as shop:
+        shop.execute("CREATE TABLE orders (id text NOT NULL)")
+        definition = PortDefinition(
+            name="Shop",
+            adapter="sql",
+            address=f"sqlite:///{folder}/shop.db",
+            options={"statement": "INSERT INTO orders VALUES (:Number)"},
+            route_failures=True,
+        )
+        port = SendPort.from_definition(definition.model_dump(mode="json"), agent.message_id)
+        contexts = [Context({"Number": "0"}), Context(), Context({"Number": "2"})]
+        messages = [Message(MessageId(uuid4()), context, (Part("body", b""),)) for context in contexts]
+
+        outcomes = port.deliver_batch([(message, 0) for message in messages], now=datetime.now(UTC))
+        port.close()
+
+        assert [type(outcome) for outcome in outcomes] == [Complete, Suspend, Complete]
+        assert isinstance(outcomes[1], Suspend)
+        assert "the statement is refused" in outcomes[1].reason
+        assert shop.execute("SELECT id FROM orders").fetchall() == [("0",), ("2",)]
+
+
+def test_partner_is_not_asked_while_its_answer_could_not_be_published(agent: Agent, shop: Partner) -> None:
+    agent.close()
+    shop.status = 200
+    definition = PortDefinition(
+        name="Shop", adapter="http", address=shop.address, response=PipelineDefinition(disassemble="passthrough")
+    )
+    port = SendPort.from_definition(definition.model_dump(mode="json"), agent.message_id)
+    message = Message(MessageId(uuid4()), Context(), (Part("body", b"a question"),))
+
+    outcome = port.deliver(message, attempt=0, now=datetime.now(UTC))
+    port.close()
+
+    assert isinstance(outcome, Retry)
+    assert "The MessageBox cannot be reached" in outcome.reason
+    assert shop.requests == []
