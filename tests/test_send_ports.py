@@ -1,4 +1,4 @@
-"""Send ports at work: retries at their times, windows, dynamic destinations, order, failures that are routed."""
+"""Send ports at work: retries at their times, windows, order, failures that are routed."""
 
 from __future__ import annotations
 
@@ -115,38 +115,6 @@ def test_outside_its_service_window_a_port_waits_and_that_is_no_attempt(office: 
     running.clock.jump(hours=2, minutes=1)
 
     eventually(lambda: written(tmp_path / "out"), {str(message.id): b"content"})
-
-
-def test_dynamic_port_sends_where_the_message_says(office: Opened, tmp_path: Path) -> None:
-    running = office({"name": "Anywhere", "dynamic": True, "filter": "EXISTS(BTS.OutboundTransportLocation)"})
-
-    by_scheme = running.publish(BTS__OutboundTransportLocation=f"FILE://{tmp_path}/a/%MessageID%")
-    by_type = running.publish(
-        BTS__OutboundTransportLocation=f"{tmp_path}/b/%MessageID%", BTS__OutboundTransportType="FILE"
-    )
-
-    eventually(lambda: written(tmp_path / "a"), {str(by_scheme.id): b"content"})
-    eventually(lambda: written(tmp_path / "b"), {str(by_type.id): b"content"})
-
-
-@pytest.mark.parametrize(
-    ("context", "reason"),
-    [
-        ({"Region": "NO"}, "no BTS.OutboundTransportLocation"),
-        ({"Region": "NO", "BTS__OutboundTransportLocation": "gopher://x/y"}, "names no adapter"),
-        (
-            {"Region": "NO", "BTS__OutboundTransportLocation": "x", "BTS__OutboundTransportType": "pigeon"},
-            "no adapter 'pigeon'",
-        ),
-    ],
-)
-def test_dynamic_port_suspends_what_says_no_destination(office: Opened, context: dict[str, Any], reason: str) -> None:
-    running = office({"name": "Anywhere", "dynamic": True, "filter": "Region = 'NO'"})
-
-    running.publish(**context)
-
-    eventually(running.suspended, [("send", "Anywhere")])
-    assert reason in running.agent.suspended()[0].reason
 
 
 def test_failure_that_is_routed_reaches_whoever_wants_it_and_is_not_suspended(office: Opened, tmp_path: Path) -> None:

@@ -206,5 +206,5 @@ class SendPort:
             return printable_address(self.definition.adapter, self.definition.address)
         try:
             return printable_address(*destination(message))
-        except TerminalError:
+        except CrossdockError:
             return None
