@@ -103,6 +103,18 @@ def test_message_for_a_stopped_port_is_held_back_there(office: Office, tmp_path:
     assert kinds(office.agent) == [("stopped", "North")]
 
 
+@pytest.mark.parametrize("name", ["Nothing", "Everyone"])
+def test_message_for_a_port_or_group_that_is_not_enlisted_is_refused(
+    office: Office, database: str, tmp_path: Path, name: str
+) -> None:
+    office.agent.unenlist(name)
+
+    refused = command(database, "publish", str(put(tmp_path, b"x")), "--to", name, "-p", "Region=NO")
+
+    assert (refused.returncode, refused.stdout, at_ports(office.agent)) == (2, "", {})
+    assert f"{name!r} is not enlisted: nothing reaches it. Enlist it with: crossdock enlist {name}" in refused.stderr
+
+
 def test_nothing_is_published_if_one_of_the_files_cannot_be_read(office: Office, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"missing.json cannot be read: No such file or directory\."):
         published(office.agent, put(tmp_path, b"x"), tmp_path / "missing.json", Region="NO")
