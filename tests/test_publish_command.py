@@ -1,4 +1,4 @@
-"""`crossdock publish`, and what `get groups` and `get hosts` show: the command line on a real MessageBox."""
+"""`crossdock publish`, and what `get groups` shows: the command line on a real MessageBox."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from crossdock.administration.publish import given_properties, publish_files
 from crossdock.errors import UsageError
 from crossdock.messagebox.agent import Agent
-from express import at_ports, kinds, living, rows, unbalanced
+from express import at_ports, kinds, rows, unbalanced
 from office import Office
 from walk import CROSSDOCK
 
@@ -189,27 +189,3 @@ def test_groups_are_listed_and_change_their_state_like_ports(database: str) -> N
         {"name": "Everyone", "application": "office", "state": "stopped", "ports": ["Large", "North"]}
     ]
     assert "Large, North" in table.stdout
-
-
-def test_hosts_show_their_living_instances(office: Office, database: str) -> None:
-    with living(office.agent):
-        [alive] = json.loads(command(database, "get", "hosts", "-o", "json").stdout)
-        running = columns(command(database, "get", "hosts").stdout)
-        office.agent._query("UPDATE host_instance SET state = 'throttled: 2,000 messages in hand' RETURNING 1")
-        throttled = columns(command(database, "get", "hosts").stdout)
-    [dead] = json.loads(command(database, "get", "hosts", "-o", "json").stdout)
-    none = columns(command(database, "get", "hosts").stdout)
-
-    assert list(alive["instances"][0]) == ["machine", "process", "class", "state", "in_hand", "started_at", "seen_at"]
-    assert dead["instances"] == []
-    assert [(each["instances"], each["state"]) for each in (running, throttled, none)] == [
-        ("1", "running"),
-        ("1", "throttled"),
-        ("0", "none"),
-    ]
-
-
-def columns(table: str) -> dict[str, str]:
-    """The only row of a table, by its columns."""
-    head, row = table.splitlines()
-    return dict(zip(head.split(), row.split(), strict=True))

@@ -26,7 +26,7 @@ from crossdock.messagebox.caching import EpochWatch
 from crossdock.messagebox.cleanup import Cleanup
 from crossdock.messagebox.database import one_line
 from crossdock.messagebox.ledger import Ledger
-from crossdock.messagebox.lifeline import INSTANCE_LOCK
+from crossdock.messagebox.lifeline import INSTANCE_LOCK, SILENCE
 from crossdock.messagebox.load import load_filters, load_router
 from crossdock.messagebox.migrate import check_server, migrate
 from crossdock.messagebox.publish import SUBSCRIPTION_LOCK, EpochMovedError, UnroutedError, publish
@@ -182,7 +182,7 @@ class Agent(Ledger, Suspensions, Subscriptions, Cleanup):
         return self._dictionaries("list_locations")
 
     def list_hosts(self) -> list[dict[str, Any]]:
-        return self._dictionaries("list_hosts", {"lock": INSTANCE_LOCK})
+        return self._dictionaries("list_hosts", {"lock": INSTANCE_LOCK, "silence": SILENCE})
 
     def list_subscriptions(self) -> list[dict[str, Any]]:
         return self._dictionaries("list_subscriptions")
