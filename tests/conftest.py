@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -119,3 +120,13 @@ def quick_upkeep(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queues, "_DEAD_GRACE", timedelta(0))
     monkeypatch.setattr(host_instance, "_UPKEEP_SECONDS", 0.05)
     monkeypatch.setattr(host_instance, "_RECONNECT_SECONDS", 0.05)
+
+
+@pytest.fixture
+def orders(folder: Path) -> Iterator[sqlite3.Connection]:
+    """A shop in SQLite with three orders, as `sql_orders.py` reads them."""
+    connection = sqlite3.connect(folder / "shop.db", isolation_level=None, timeout=0)
+    connection.execute("CREATE TABLE orders (id, item text, sent integer DEFAULT 0)")
+    connection.execute("INSERT INTO orders (id, item) VALUES (2, 'two'), (1, 'one'), (3, 'three')")
+    yield connection
+    connection.close()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from crossdock.receive.location import ReceiveLocation
-from test_pipeline_stages import ORDER, location_of, received
+from stages import ORDER, location_of, received
 
 GIVES = """
 import datetime

@@ -31,6 +31,7 @@ from walk import until
 
 SOAK = bool(os.environ.get("CROSSDOCK_SOAK"))
 HUNDREDS = 3_000 if SOAK else 300
+ORDERED = 1_000 if SOAK else 30
 ROUNDS = 2_000 if SOAK else 100
 Opened = Callable[..., Office]
 
@@ -139,6 +140,27 @@ def test_partner_that_comes_and_goes_gets_everything_by_and_by(office: Opened) -
         until(lambda: jumped(running).agent.statistics().ports["Shop"] == HUNDREDS, 120)
         assert running.suspended() == []
         assert {each.body for each in shop.requests} == {message.body for message in messages}
+
+
+def test_ordered_port_keeps_its_order_at_a_partner_that_comes_and_goes(office: Opened) -> None:
+    randomness, accepted = random.Random(6), []
+
+    def flaps(request: Request) -> tuple[int, bytes]:
+        status = randomness.choice([200, 200, 500, 503, 429])
+        if status == 200:
+            accepted.append(request.body)
+        return status, b""
+
+    with partner() as shop:
+        shop.respond = flaps
+        running = office(http_port("Shop", shop.address, ordered=True, retry={"count": 50, "interval": 60}))
+        messages = publish_to(running, "Shop", [str(n) for n in range(ORDERED)])
+
+        until(lambda: jumped(running).agent.statistics().ports["Shop"] == ORDERED, 120)
+        assert accepted == [message.body for message in messages]
+        assert list(dict.fromkeys(each.body for each in shop.requests)) == accepted
+        assert len(shop.requests) > ORDERED
+        assert running.suspended() == []
 
 
 def test_partner_that_refuses_one_in_ten_gets_the_others_and_those_when_it_has_changed_its_mind(

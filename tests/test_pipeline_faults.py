@@ -17,7 +17,7 @@ import pytest
 from crossdock.pipeline.definition import RecordDefinition, SchemaDefinition
 from crossdock.pipeline.lines import MESSAGES_LIMIT
 from pipelines import execute, only
-from test_pipeline_stages import ORDER, location_of, reason, received
+from stages import ORDER, location_of, reason, received
 
 
 @pytest.mark.parametrize(("function", "raised"), [("broken", "ZeroDivisionError: oops"), ("ends", "SystemExit: 3")])

@@ -1,4 +1,4 @@
-"""`crossdock publish`, and what `get groups` and `get hosts` show: the command line on a real MessageBox."""
+"""`crossdock publish`, and what `get groups` shows: the command line on a real MessageBox."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from crossdock.administration.publish import given_properties, publish_files
 from crossdock.errors import UsageError
 from crossdock.messagebox.agent import Agent
-from express import at_ports, kinds, living, rows, unbalanced
+from express import at_ports, kinds, rows, unbalanced
 from office import Office
 from walk import CROSSDOCK
 
@@ -103,6 +103,18 @@ def test_message_for_a_stopped_port_is_held_back_there(office: Office, tmp_path:
     assert kinds(office.agent) == [("stopped", "North")]
 
 
+@pytest.mark.parametrize("name", ["Nothing", "Everyone"])
+def test_message_for_a_port_or_group_that_is_not_enlisted_is_refused(
+    office: Office, database: str, tmp_path: Path, name: str
+) -> None:
+    office.agent.unenlist(name)
+
+    refused = command(database, "publish", str(put(tmp_path, b"x")), "--to", name, "-p", "Region=NO")
+
+    assert (refused.returncode, refused.stdout, at_ports(office.agent)) == (2, "", {})
+    assert f"{name!r} is not enlisted: nothing reaches it. Enlist it with: crossdock enlist {name}" in refused.stderr
+
+
 def test_nothing_is_published_if_one_of_the_files_cannot_be_read(office: Office, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"missing.json cannot be read: No such file or directory\."):
         published(office.agent, put(tmp_path, b"x"), tmp_path / "missing.json", Region="NO")
@@ -177,27 +189,3 @@ def test_groups_are_listed_and_change_their_state_like_ports(database: str) -> N
         {"name": "Everyone", "application": "office", "state": "stopped", "ports": ["Large", "North"]}
     ]
     assert "Large, North" in table.stdout
-
-
-def test_hosts_show_their_living_instances(office: Office, database: str) -> None:
-    with living(office.agent):
-        [alive] = json.loads(command(database, "get", "hosts", "-o", "json").stdout)
-        running = columns(command(database, "get", "hosts").stdout)
-        office.agent._query("UPDATE host_instance SET state = 'throttled: 2,000 messages in hand' RETURNING 1")
-        throttled = columns(command(database, "get", "hosts").stdout)
-    [dead] = json.loads(command(database, "get", "hosts", "-o", "json").stdout)
-    none = columns(command(database, "get", "hosts").stdout)
-
-    assert list(alive["instances"][0]) == ["machine", "process", "class", "state", "in_hand", "started_at", "seen_at"]
-    assert dead["instances"] == []
-    assert [(each["instances"], each["state"]) for each in (running, throttled, none)] == [
-        ("1", "running"),
-        ("1", "throttled"),
-        ("0", "none"),
-    ]
-
-
-def columns(table: str) -> dict[str, str]:
-    """The only row of a table, by its columns."""
-    head, row = table.splitlines()
-    return dict(zip(head.split(), row.split(), strict=True))

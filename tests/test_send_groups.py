@@ -75,11 +75,12 @@ def test_what_becomes_of_a_message_is_up_to_the_lower_state_of_group_and_port(
 ) -> None:
     made = office(a_port("A"), a_port("Other"), groups={"All": ["A", "Other"]})
     made.agent.stop("Other")
+    transport = made.agent.transport_id("A")
     put(made.agent, "All", group)
     put(made.agent, "A", port)
     lower = max(group, port, key=STATES.index)
 
-    made.publish("directly", to="A")
+    made.publish("directly", BTS__SPTransportID=transport)
     made.publish("by content", Region="NO")
     made.publish("by the id of the group", BTS__SPGroupID=group_id(database, "All"))
 

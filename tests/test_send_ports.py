@@ -1,4 +1,4 @@
-"""Send ports at work: retries at their times, windows, dynamic destinations, order, failures that are routed."""
+"""Send ports at work: retries at their times, windows, order, failures that are routed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from box import count
 from crossdock.adapter.file import FileSendAdapter
 from crossdock.host import instance as host_instance
 from crossdock.message.message import Message
-from crossdock.send.window import ServiceWindow
 from express import rows, unbalanced
 from office import Office, eventually, written
 from walk import until
@@ -116,63 +115,6 @@ def test_outside_its_service_window_a_port_waits_and_that_is_no_attempt(office: 
     running.clock.jump(hours=2, minutes=1)
 
     eventually(lambda: written(tmp_path / "out"), {str(message.id): b"content"})
-
-
-@pytest.mark.parametrize(
-    ("start", "end", "zone", "now", "opens"),
-    [
-        ("08:00", "17:00", "UTC", "2026-11-16T12:00", None),
-        ("08:00", "17:00", "UTC", "2026-11-16T08:00", None),
-        ("08:00", "17:00", "UTC", "2026-11-16T17:00", "2026-11-17T08:00"),
-        ("08:00", "17:00", "UTC", "2026-11-16T03:00", "2026-11-16T08:00"),
-        ("22:00", "06:00", "UTC", "2026-11-16T23:00", None),
-        ("22:00", "06:00", "UTC", "2026-11-16T05:59", None),
-        ("22:00", "06:00", "UTC", "2026-11-16T06:00", "2026-11-16T22:00"),
-        ("08:00", "17:00", "Europe/Oslo", "2026-07-01T05:30", "2026-07-01T06:00"),
-        ("08:00", "17:00", "Europe/Oslo", "2026-11-16T06:30", "2026-11-16T07:00"),
-        ("02:30", "03:30", "Europe/Oslo", "2026-03-29T00:45", "2026-03-29T01:30"),  # 02:30 does not exist that day
-        ("02:30", "03:30", "Europe/Oslo", "2026-10-25T00:15", "2026-10-25T00:30"),  # 02:30 comes twice that day
-        ("02:30", "03:30", "Europe/Oslo", "2026-10-25T01:15", "2026-10-25T01:30"),
-    ],
-)
-def test_window_opens_when_its_clock_says(start: str, end: str, zone: str, now: str, opens: str | None) -> None:
-    window = ServiceWindow.model_validate({"start": start, "end": end, "zone": zone})
-
-    found = window.opens(datetime.fromisoformat(now).replace(tzinfo=UTC))
-
-    assert found == (None if opens is None else datetime.fromisoformat(opens).replace(tzinfo=UTC))
-
-
-def test_dynamic_port_sends_where_the_message_says(office: Opened, tmp_path: Path) -> None:
-    running = office({"name": "Anywhere", "dynamic": True, "filter": "EXISTS(BTS.OutboundTransportLocation)"})
-
-    by_scheme = running.publish(BTS__OutboundTransportLocation=f"FILE://{tmp_path}/a/%MessageID%")
-    by_type = running.publish(
-        BTS__OutboundTransportLocation=f"{tmp_path}/b/%MessageID%", BTS__OutboundTransportType="FILE"
-    )
-
-    eventually(lambda: written(tmp_path / "a"), {str(by_scheme.id): b"content"})
-    eventually(lambda: written(tmp_path / "b"), {str(by_type.id): b"content"})
-
-
-@pytest.mark.parametrize(
-    ("context", "reason"),
-    [
-        ({"Region": "NO"}, "no BTS.OutboundTransportLocation"),
-        ({"Region": "NO", "BTS__OutboundTransportLocation": "gopher://x/y"}, "names no adapter"),
-        (
-            {"Region": "NO", "BTS__OutboundTransportLocation": "x", "BTS__OutboundTransportType": "pigeon"},
-            "no adapter 'pigeon'",
-        ),
-    ],
-)
-def test_dynamic_port_suspends_what_says_no_destination(office: Opened, context: dict[str, Any], reason: str) -> None:
-    running = office({"name": "Anywhere", "dynamic": True, "filter": "Region = 'NO'"})
-
-    running.publish(**context)
-
-    eventually(running.suspended, [("send", "Anywhere")])
-    assert reason in running.agent.suspended()[0].reason
 
 
 def test_failure_that_is_routed_reaches_whoever_wants_it_and_is_not_suspended(office: Opened, tmp_path: Path) -> None:

@@ -235,6 +235,45 @@ def test_process_that_is_told_to_end_finishes_what_it_has_begun_and_gives_back_t
     assert "Traceback" not in crew.errors()
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_process_that_is_told_twice_ends_at_once_and_what_it_had_begun_is_done_by_others(
+    ports: Ports, crew: Crew, database: str, number: signal.Signals
+) -> None:
+    asked, answer = Event(), Event()
+
+    def late(_: Request) -> tuple[int, bytes]:
+        asked.set()
+        assert answer.wait(DEADLINE)
+        return 200, b""
+
+    ports.shop.respond = late
+    crew.start()
+    ports.publish(20)
+    crew.both_work()
+    assert asked.wait(DEADLINE)
+    stopping = "SELECT process FROM host_instance WHERE state = 'stopping'"
+
+    def living() -> list[subprocess.Popen[bytes]]:
+        return [process for process in crew.living if process.poll() is None]
+
+    for process in crew.living:
+        process.send_signal(signal.SIGTERM)
+    until(lambda: {(process.pid,) for process in living()} <= set(rows(database, stopping)), DEADLINE)
+    waiting = living()
+    for process in waiting:
+        process.send_signal(number)
+
+    assert waiting
+    assert {process.wait(DEADLINE) for process in waiting} == {-number}
+    answer.set()
+    crew.living.clear()
+    crew.start()
+    until(lambda: ports.delivered == 60, DEADLINE)
+    assert crew.stop() == [0, 0]
+    once = Counter(ports.published)
+    assert (ports.files, ports.rows, ports.requests.keys()) == (once, once, once.keys())
+
+
 @pytest.mark.parametrize("moment", range(MOMENTS))
 def test_process_that_is_told_to_end_while_it_works_delivers_nothing_twice(
     ports: Ports, crew: Crew, database: str, moment: int

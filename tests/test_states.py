@@ -275,29 +275,6 @@ def test_location_that_a_deployment_dropped_is_not_enabled_by_hand_and_comes_bac
     assert [row["enabled"] for row in agent.list_locations()] == [True]
 
 
-def test_transport_id_reaches_its_port_whatever_its_filter_says_and_others_may_match_too(
-    agent: Agent, database: str
-) -> None:
-    deploy(agent, port("Bound", "Region = 'SE'"), port("Filtered", "Region = 'NO'"), port("Neither"))
-    [(transport,)] = rows(database, "SELECT transport_id::text FROM service WHERE name = 'Bound'")
-
-    published = publish(agent, {"Region": "NO", "BTS.SPTransportID": transport.upper()})
-
-    assert published.references == 2
-    assert at_ports(agent) == {"Bound": 1, "Filtered": 1}
-    deploy(agent, port("Bound", "Region = 'DK'"), port("Filtered", "Region = 'DK'"), port("Neither"))
-    assert publish(agent, {"BTS.SPTransportID": transport}, {"BTS.SPTransportID": ""}).references == 1
-
-
-def test_port_without_a_filter_gets_only_what_is_addressed_to_it(agent: Agent, database: str) -> None:
-    deploy(agent, port("Bound"))
-    [(transport,)] = rows(database, "SELECT transport_id::text FROM service")
-
-    published = publish(agent, {}, NORWAY, {"BTS.SPTransportID": transport})
-
-    assert (published.published, published.unrouted) == (1, 2)
-
-
 def test_priority_decides_what_is_claimed_first(agent: Agent, database: str) -> None:
     deploy(
         agent,

@@ -366,8 +366,15 @@ def _existing(settings: Settings) -> Settings:
 
 
 def _stop_on_signals() -> Event:
-    """Set by Ctrl-C, a termination or a closed terminal."""
+    """Set by Ctrl-C, a termination or a closed terminal. A second Ctrl-C or termination ends the process at once."""
     stop = Event()
+
+    def told(number: int, _: object) -> None:
+        if stop.is_set() and number != signal.SIGHUP:  # a terminal that is closed may say so twice
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+        stop.set()
+
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_: stop.set())
+        signal.signal(number, told)
     return stop

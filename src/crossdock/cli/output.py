@@ -60,7 +60,7 @@ def brief_host(row: Mapping[str, Any]) -> dict[str, Any]:
     """A host with the number of its living instances and how they are; JSON has each of them."""
     instances = row["instances"]
     said = {each["state"].partition(":")[0] for each in instances}
-    state = next((worse for worse in ("stuck", "throttled", "stopping", "running") if worse in said), "none")
+    state = next((worse for worse in ("silent", "stuck", "throttled", "stopping", "running") if worse in said), "none")
     shown = {"name": row["name"], "labels": row["labels"], "instances": len(instances), "state": state}
     return {**shown, **{name: value for name, value in row.items() if name not in shown}}
 

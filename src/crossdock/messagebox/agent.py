@@ -26,7 +26,7 @@ from crossdock.messagebox.caching import EpochWatch
 from crossdock.messagebox.cleanup import Cleanup
 from crossdock.messagebox.database import one_line
 from crossdock.messagebox.ledger import Ledger
-from crossdock.messagebox.lifeline import INSTANCE_LOCK
+from crossdock.messagebox.lifeline import INSTANCE_LOCK, SILENCE
 from crossdock.messagebox.load import load_filters, load_router
 from crossdock.messagebox.migrate import check_server, migrate
 from crossdock.messagebox.publish import SUBSCRIPTION_LOCK, EpochMovedError, UnroutedError, publish
@@ -182,7 +182,7 @@ class Agent(Ledger, Suspensions, Subscriptions, Cleanup):
         return self._dictionaries("list_locations")
 
     def list_hosts(self) -> list[dict[str, Any]]:
-        return self._dictionaries("list_hosts", {"lock": INSTANCE_LOCK})
+        return self._dictionaries("list_hosts", {"lock": INSTANCE_LOCK, "silence": SILENCE})
 
     def list_subscriptions(self) -> list[dict[str, Any]]:
         return self._dictionaries("list_subscriptions")
@@ -213,23 +213,37 @@ class Agent(Ledger, Suspensions, Subscriptions, Cleanup):
         return dict(self._query("SELECT name, id FROM service WHERE class = 'messaging isolated' AND deployed"))
 
     def group_id(self, group: str) -> str | None:
-        """What to promote as BTS.SPGroupID, so that a message reaches all ports of a group; None if there is none."""
+        """What to promote as BTS.SPGroupID, so that a message reaches all ports of a group; None if there is none.
+
+        Raises UsageError if the group is not enlisted.
+        """
         with self._connection() as connection:
-            query = "SELECT group_id FROM send_port_group WHERE name = %s AND deployed"
+            query = "SELECT group_id, state FROM send_port_group WHERE name = %s AND deployed"
             row = connection.execute(query, [group]).fetchone()
-        return None if row is None else str(row[0])
+        return None if row is None else _address("Send port group", group, *row)
 
     def transport_id(self, port: str) -> str:
-        """What to promote as BTS.SPTransportID, so that a message surely reaches this port, once."""
+        """What to promote as BTS.SPTransportID, so that a message surely reaches this port, once.
+
+        Raises UsageError if there is no such port, or if it is not enlisted.
+        """
         query = (
-            "SELECT transport_id FROM service"
+            "SELECT transport_id, state FROM service"
             " WHERE name = %s AND deployed AND group_name IS NULL AND class <> 'messaging isolated'"
         )
         with self._connection() as connection:
             row = connection.execute(query, [port]).fetchone()
         if row is None:
             raise UsageError(f"There is no send port {port!r} deployed. List them with: crossdock get ports")
-        return str(row[0])
+        return _address("Send port", port, *row)
+
+
+def _address(what: str, name: str, id_: UUID, state: str) -> str:
+    if state == "unenlisted":
+        raise UsageError(
+            f"{what} {name!r} is not enlisted: nothing reaches it. Enlist it with: crossdock enlist {name}"
+        )
+    return str(id_)
 
 
 class _MessageIds:

@@ -21,6 +21,7 @@ from crossdock.subscription.correlation import correlation_hash
 from crossdock.subscription.router import Int64s, Router, Subscription
 
 _SMALL_BATCH = 64
+_ADDRESSES = {"BTS.SPTransportID": "send port", "BTS.SPGroupID": "send port group"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +96,13 @@ class Decision:
 
 
 def decide(router: Router, messages: Batch) -> Decision:
-    """Match, then take back what labels forbid."""
+    """Match, then take back what labels forbid, and all of what could not reach whom it names."""
     if len(messages) < _SMALL_BATCH:
         positions, numbers = router.match_few(message.context.promoted for message in messages)
     else:
         positions, numbers = router.match(messages)
     decision = Decision(router, positions, numbers)
+    _refuse_unreachable(decision, messages)
     _refuse_by_label(decision, messages)
     return decision
 
@@ -110,7 +112,7 @@ def find_instances(connection: psycopg.Connection, decision: Decision, messages:
     if sought := correlation_hashes(decision.router, messages):
         for hash_, *row in connection.execute(statement("find_instances"), {"hash": list(sought)}):
             match = InstanceMatch(*row)
-            for position in sought[hash_]:
+            for position in (each for each in sought[hash_] if each not in decision.refused):
                 if not _refused(decision, position, messages.labels(position), match.subscription_id, match):
                     decision.instances.append((position, match))
 
@@ -141,6 +143,21 @@ def refuse_second_answers(decision: Decision, messages: Batch) -> None:
             decision.refused[position] = f"The request matches more than one two-way subscriber: {names}."
     _drop(decision, lambda position, _: position in decision.refused)
     decision.instances = [each for each in decision.instances if each[0] not in decision.refused]
+
+
+def _refuse_unreachable(decision: Decision, messages: Batch) -> None:
+    """A message for a port that is not enlisted is kept for it: given to others only, it would be lost on the port."""
+    for name, what in _ADDRESSES.items():
+        for position, address in enumerate(messages.column(name)):
+            if address is None:
+                continue
+            begin, end = np.searchsorted(decision.positions, [position, position + 1])
+            mine = decision.subscriptions[begin:end].tolist()
+            reached = {decision.router.subscriptions[number].address for number in mine}
+            if str(address).rstrip().lower() not in reached:
+                decision.refused[position] = f"The {what} that {name} names is not enlisted."
+    if decision.refused:
+        _drop(decision, lambda position, _: position in decision.refused)
 
 
 def _refuse_by_label(decision: Decision, messages: Batch) -> None:

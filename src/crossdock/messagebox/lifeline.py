@@ -21,10 +21,10 @@ from crossdock.messagebox.statement import statement
 INSTANCE_LOCK = 0x0C05_5D0F
 # Everybody who keeps a copy of the configuration listens here.
 EPOCH_CHANNEL = "crossdock_epoch"
+# Whoever says nothing for so long hangs; it says something every second.
+SILENCE = timedelta(seconds=10)
 
 _STOPPING = "stopping"
-# Whoever says nothing for so long hangs; it says something every second.
-_SILENCE = timedelta(seconds=10)
 
 _Used = TypeVar("_Used")
 
@@ -77,7 +77,7 @@ class Lifeline:
             "class": self._class,
             "lock": INSTANCE_LOCK,
             "grown": grown,
-            "silence": _SILENCE,
+            "silence": SILENCE,
         }
         found = self._guarded(lambda connection: connection.execute(statement("list_living"), whose).fetchall())
         return [id_ for (id_,) in found]

@@ -152,8 +152,8 @@ def _subscriptions(connection: psycopg.Connection, after: int) -> dict[int, Subs
 
 
 def _subscription(id_: int, service: int, name: str, host: int, state: Any, *rest: Any) -> Subscription:
-    priority, line, two_way, labels = rest
-    return Subscription(id_, service, name, host, state, priority, line, two_way, frozenset(labels))
+    priority, line, two_way, labels, address = rest
+    return Subscription(id_, service, name, host, state, priority, line, two_way, frozenset(labels), address)
 
 
 def _predicates(connection: psycopg.Connection, after: int, *, first_group: int = 0) -> pa.Table:

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import chain
 from threading import Lock
 from typing import Any
 
@@ -22,7 +23,7 @@ from crossdock.pipeline.definition import PipelineDefinition, SendPipelineDefini
 from crossdock.pipeline.receive import ReceivePipeline
 from crossdock.pipeline.send import SendPipeline
 from crossdock.send.dynamic import Transports, destination, made_adapter
-from crossdock.send.report import error_report
+from crossdock.send.report import error_report, is_report
 from crossdock.send.response import responses
 from crossdock.send.window import ServiceWindow
 
@@ -102,10 +103,13 @@ class SendPort:
             return self._postponed(opens)
         try:
             outgoing = self.pipeline.execute(message)
-            reply = self._adapter(message).send(outgoing, attempt=attempt)
             if self.response is None:
+                self._adapter(message).send(outgoing, attempt=attempt)
                 return Complete()
-            answer = responses(self.definition.name, self.response, message, reply, self.new_id)
+            # One id before we ask: it may take the MessageBox, and without it there would be an answer to throw away.
+            ids = chain([self.new_id()], iter(self.new_id, None))
+            reply = self._adapter(message).send(outgoing, attempt=attempt)
+            answer = responses(self.definition.name, self.response, message, reply, ids)
             return Answer(answer, stops=self.definition.stop_on_failure)
         except CrossdockError as error:
             return self._failed(message, error, attempt, now)
@@ -183,15 +187,24 @@ class SendPort:
             text = f"Send port {name!r} {reason}"
         else:
             text = f"Send port {name!r}: {reason}"
-        report = None
-        if self.definition.route_failures:
-            report = error_report(self.new_id(), message, name, self._shown_address(message), text)
-        return Suspend(text, stops=self.definition.stop_on_failure, report=report)
+        return Suspend(text, stops=self.definition.stop_on_failure, report=self._report(message, text))
+
+    def _report(self, message: Message, reason: str) -> Message | None:
+        """None if failures are not routed, or cannot be for want of the MessageBox: then the message is suspended."""
+        # A report that fails is not reported: it might come back for ever.
+        if not self.definition.route_failures or is_report(message):
+            return None
+        try:
+            id_ = self.new_id()
+        except TransientError as error:
+            logger.warning("Send port %r: a failed message is suspended, and not reported: %s", self.name, error)
+            return None
+        return error_report(id_, message, self.name, self._shown_address(message), reason)
 
     def _shown_address(self, message: Message) -> str | None:
         if self.definition.adapter is not None and self.definition.address is not None:
             return printable_address(self.definition.adapter, self.definition.address)
         try:
             return printable_address(*destination(message))
-        except TerminalError:
+        except CrossdockError:
             return None

@@ -6,11 +6,18 @@ from crossdock.message.context import Context
 from crossdock.message.message import Message, MessageId
 from crossdock.message.property import Value
 
+_TYPE = "ErrorReport.ErrorType"
+
+
+def is_report(message: Message) -> bool:
+    """Whether it is about a message that failed, on the way in or out."""
+    return _TYPE in message.context.promoted
+
 
 def error_report(id_: MessageId, failed: Message, port: str, address: str | None, reason: str) -> Message:
     """The same content; only that it failed, and where, is promoted. The rest is demoted."""
     promoted: dict[str, Value] = {
-        "ErrorReport.ErrorType": "FailedMessage",
+        _TYPE: "FailedMessage",
         "ErrorReport.FailureCode": "send",
         "ErrorReport.FailureCategory": 0,
         "ErrorReport.SendPortName": port,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 
 from crossdock.adapter.contract import Reply
 from crossdock.errors import TransientError
@@ -15,7 +15,7 @@ TOKEN, DIRECT = "BTS.EpmRRCorrelationToken", "BTS.RouteDirectToTP"
 
 
 def responses(
-    port: str, pipeline: ReceivePipeline, request: Message, reply: Reply | None, new_id: Callable[[], MessageId]
+    port: str, pipeline: ReceivePipeline, request: Message, reply: Reply | None, ids: Iterator[MessageId]
 ) -> tuple[Message, ...]:
     """The messages in an answer. One that cannot be read is a TransientError: the partner may do better next time.
 
@@ -28,9 +28,9 @@ def responses(
     if failed is not None:
         # Pipelines speak of the file they read.
         raise TransientError(f"the answer cannot be used: {str(failed).replace('the file', 'it')}")
-    ids = [new_id() for _ in documents]
+    drawn = [next(ids) for _ in documents]
     made = []
-    for position, (id_, document) in enumerate(zip(ids, documents, strict=True), start=1):
+    for position, (id_, document) in enumerate(zip(drawn, documents, strict=True), start=1):
         promoted: dict[str, Value] = {
             **document.promoted,
             "BTS.SPName": port,
@@ -41,7 +41,7 @@ def responses(
         written: dict[str, Value] = {
             **document.written,
             **reply.properties,
-            "BTS.InterchangeID": str(ids[0]),
+            "BTS.InterchangeID": str(drawn[0]),
             "BTS.MessageID": str(id_),
             "BTS.RequestMessageID": str(request.id),
         }

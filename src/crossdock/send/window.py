@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from datetime import UTC, datetime, time, timedelta
+from math import floor
 from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, ConfigDict
 
+_DAY = timedelta(days=1)
+
 
 class ServiceWindow(BaseModel):
-    """From `start` until `end` by the clock of `zone`; over midnight, if the end is the earlier of the two."""
+    """From `start` until `end` by the clock of `zone`; over midnight, if the end is the earlier of the two.
+
+    An hour that the clock has twice counts twice, and of one that it skips there is nothing.
+    """
 
     model_config = ConfigDict(frozen=True)
     start: time
@@ -18,14 +25,26 @@ class ServiceWindow(BaseModel):
 
     def opens(self, now: datetime) -> datetime | None:
         """When it opens next; None if it is open."""
-        local = now.astimezone(ZoneInfo(self.zone))
-        at = local.time().replace(tzinfo=None)
-        inside = self.start <= at < self.end if self.start < self.end else at >= self.start or at < self.end
-        if inside:
-            return None
-        days = 0 if at < self.start else 1
-        opening = datetime.combine(local.date() + timedelta(days=days), self.start, local.tzinfo)
-        if days == 0:  # in the hour that a clock put back has twice, the second time is meant
-            opening = opening.replace(fold=local.fold)
-        # A clock that was put forward may have skipped the hour: then it opens with the first one there is.
-        return max(opening.astimezone(UTC), now + timedelta(seconds=1))
+        zone = ZoneInfo(self.zone)
+        at = begin = now.astimezone(UTC)
+        while not self._is_open(shown := at.astimezone(zone).time()):
+            opening = at + _ahead(shown, self.start)
+            at = _clock_change(zone, at, opening) or opening
+        return None if at == begin else at
+
+    def _is_open(self, shown: time) -> bool:
+        return self.start <= shown < self.end if self.start < self.end else shown >= self.start or shown < self.end
+
+
+def _ahead(shown: time, goal: time) -> timedelta:
+    """How long until a clock that nobody changes shows the goal."""
+    midnight = datetime.min
+    return (datetime.combine(midnight, goal) - datetime.combine(midnight, shown)) % _DAY
+
+
+def _clock_change(zone: ZoneInfo, after: datetime, until: datetime) -> datetime | None:
+    """When the clock is changed meanwhile, if it is. No zone does that twice within a day."""
+    seconds = range(floor(after.timestamp()), floor(until.timestamp()) + 1)
+    offset = after.astimezone(zone).utcoffset()
+    place = bisect_left(seconds, True, key=lambda each: datetime.fromtimestamp(each, zone).utcoffset() != offset)
+    return None if place == len(seconds) else datetime.fromtimestamp(seconds[place], UTC)

@@ -30,7 +30,7 @@ class Subscription:
     """On behalf of a service; its host's queue gets the reference, or the suspended queue if it is stopped.
 
     `line` is 0 for the queue that all instances of the host share, else the service whose order is kept. `labels` are
-    those of the host.
+    those of the host. `address` is the id by which messages name the port, or the group that it is in.
     """
 
     id: int
@@ -42,6 +42,7 @@ class Subscription:
     line: int = 0
     two_way: bool = False
     labels: frozenset[str] = frozenset()
+    address: str = ""
 
 
 @dataclass(frozen=True)

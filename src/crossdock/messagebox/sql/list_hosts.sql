@@ -1,7 +1,11 @@
 -- Hosts with their living instances and their queues; the oldest is the message that has waited longest to be taken.
--- An instance lives while its lock is held: the row of one that ended stays until somebody looks after it.
+-- An instance lives while its lock is held: the row of one that ended stays until somebody looks after it. One that hangs
+-- may hold its lock and say nothing any more; one that is stopping has no more to say.
 SELECT host.name, host.labels,
-       (SELECT coalesce(json_agg(json_build_object('machine', machine, 'process', process, 'class', class, 'state', state,
+       (SELECT coalesce(json_agg(json_build_object('machine', machine, 'process', process, 'class', class,
+                                                   'state', CASE WHEN state <> 'stopping' AND seen_at < now() - %(silence)s::interval
+                                                                 THEN 'silent'
+                                                                 ELSE state END,
                                                    'in_hand', in_hand, 'started_at', started_at, 'seen_at', seen_at)
                                  ORDER BY id), '[]')
           FROM host_instance
