@@ -148,7 +148,9 @@ def refuse_second_answers(decision: Decision, messages: Batch) -> None:
 def _refuse_unreachable(decision: Decision, messages: Batch) -> None:
     """A message for a port that is not enlisted is kept for it: given to others only, it would be lost on the port."""
     for name, what in _ADDRESSES.items():
-        for position, address in enumerate(messages.column(name)):
+        column = messages.column(name)
+        named = column.count(None) < len(column)  # in the bulk lane hardly ever, and there are many
+        for position, address in enumerate(column if named else ()):
             if address is None:
                 continue
             begin, end = np.searchsorted(decision.positions, [position, position + 1])
