@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import select
 import sys
 from dataclasses import dataclass
-from typing import Any
 
 import h11
 from uvicorn import Config
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What all clients of one server may hold. Seconds are those from the first byte of a head, of silence between
-    two requests, and after the last write of an answer that is not read."""
+    two requests, and in which an answer has to be taken."""
 
     connections: int = 5000
     head_seconds: float = 10
@@ -33,18 +33,21 @@ class Limits:
 class Connection(H11Protocol):
     """Has at most one deadline of its own at a time; the one between two requests is uvicorn's."""
 
-    def __init__(self, config: Config, state: ServerState, limits: Limits, app_state: dict[str, Any]) -> None:
-        super().__init__(config, state, app_state, asyncio.get_running_loop())
+    def __init__(self, config: Config, state: ServerState, limits: Limits) -> None:
+        super().__init__(config, state, {"client": self}, asyncio.get_running_loop())
         self.logger = logging.getLogger(f"{__name__}.uvicorn")
         self.access_log = False
         self.timeout_keep_alive = limits.idle_seconds  # type: ignore[assignment]
+        self.flush_seconds = limits.flush_seconds
         self._limits = limits
         self._deadline: asyncio.TimerHandle | None = None
         self._is_refused = False
+        self._is_gone = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """The first head is awaited from now on."""
         super().connection_made(transport)
+        transport.set_write_buffer_limits(high=1, low=0)  # so that writing is paused until all is written
         self._abort_in(self._limits.head_seconds)
 
     def data_received(self, data: bytes) -> None:
@@ -61,16 +64,28 @@ class Connection(H11Protocol):
         else:
             self._abort_in(self._limits.head_seconds)
 
-    def on_response_complete(self) -> None:
-        """Wait for the next request; or, where the connection closes, until the client has read the answer."""
-        super().on_response_complete()
-        if self.transport.is_closing():
-            self._abort_in(self._limits.flush_seconds)
+    def is_there(self) -> bool:
+        """Whether the client has not hung up, as far as the kernel knows: the event loop hears of it later."""
+        if self._is_gone or self.transport.is_closing():
+            return False
+        asked = select.poll()
+        asked.register(self.transport.get_extra_info("socket").fileno(), select.POLLRDHUP)
+        return not asked.poll(0)
 
-    def timeout_keep_alive_handler(self) -> None:
-        """Close an idle connection, though the answer may not be read yet."""
-        super().timeout_keep_alive_handler()
-        self._abort_in(self._limits.flush_seconds)
+    async def drained(self) -> bool:
+        """Whether the client was there until all that was written had gone out, which is waited for.
+
+        Gone out is what the kernel has taken, and with TLS the last 64 KB, which asyncio keeps for itself.
+        """
+        await self.flow.drain()
+        return not (self._is_gone or self.transport.is_closing())
+
+    def hang_up(self) -> None:
+        """At once: what was not written is lost."""
+        self._is_gone = True
+        if self._is_answering():
+            self.cycle.disconnected = True  # the application may return without having answered
+        self.transport.abort()
 
     def shutdown(self) -> None:
         """Close now if no request is in progress, else after its answer."""
@@ -78,10 +93,14 @@ class Connection(H11Protocol):
             self.cycle.keep_alive = False
         else:
             self.transport.close()
-            self._abort_in(self._limits.flush_seconds)
+
+    def eof_received(self) -> None:
+        """Who says nothing more is not answered either."""
+        self._is_gone = True
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Nothing is awaited any more."""
+        self._is_gone = True
         self._forget_deadline()
         self._unset_keepalive_if_required()
         super().connection_lost(exc)
@@ -123,7 +142,7 @@ class Connection(H11Protocol):
 
     def _abort_in(self, seconds: float) -> None:
         if self._deadline is None:
-            self._deadline = self.loop.call_later(seconds, self.transport.abort)
+            self._deadline = self.loop.call_later(seconds, self.hang_up)
 
     def _forget_deadline(self) -> None:
         if self._deadline is not None:

@@ -211,7 +211,7 @@ class _Running:
             # asyncio sets it only where the socket names its protocol, and those of create_server do not.
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: Connection(self._config, self._state, self._limits, {}),
+                lambda: Connection(self._config, self._state, self._limits),
                 client,
                 ssl=self._context,
                 ssl_handshake_timeout=seconds,
@@ -242,7 +242,8 @@ class _Running:
         while self._state.connections and asyncio.get_running_loop().time() < deadline:
             await asyncio.sleep(0.01)  # the last answers are being written
         for connection in list(self._state.connections):
-            connection.transport.abort()
+            assert isinstance(connection, Connection)
+            connection.hang_up()
         await asyncio.sleep(0)
 
 
