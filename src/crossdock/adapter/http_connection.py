@@ -1,4 +1,6 @@
-"""One connection: uvicorn's, with deadlines for what a client can hold back, and with refusals that say why."""
+"""One connection: uvicorn's, with deadlines for what a client can hold back, no more than its share of the event loop,
+and refusals that say why.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +8,20 @@ import asyncio
 import logging
 import select
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import h11
 from uvicorn import Config
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
 from uvicorn.server import ServerState
 
 from crossdock.adapter.http_guard import failure
 
 logger = logging.getLogger(__name__)
+
+_EVENTS_IN_A_TURN = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +39,12 @@ class Limits:
 class Connection(H11Protocol):
     """Has at most one deadline of its own at a time; the one between two requests is uvicorn's."""
 
+    flow: _PacedFlow
+
     def __init__(self, config: Config, state: ServerState, limits: Limits) -> None:
         super().__init__(config, state, {"client": self}, asyncio.get_running_loop())
+        assert config.h11_max_incomplete_event_size is not None
+        self.conn: _PacedEvents = _PacedEvents(config.h11_max_incomplete_event_size, self._rest)
         self.logger = logging.getLogger(f"{__name__}.uvicorn")
         self.access_log = False
         self.timeout_keep_alive = limits.idle_seconds  # type: ignore[assignment]
@@ -47,13 +57,31 @@ class Connection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """The first head is awaited from now on."""
         super().connection_made(transport)
+        self.flow = _PacedFlow(transport)
         transport.set_write_buffer_limits(high=1, low=0)  # so that writing is paused until all is written
         self._abort_in(self._limits.head_seconds)
 
     def data_received(self, data: bytes) -> None:
         """Whatever is not the body of a request that is being answered has a deadline from its first byte."""
         if not self._is_refused:
+            if not self.flow.is_resting:
+                self.conn.left = _EVENTS_IN_A_TURN
             super().data_received(data)
+            self._await_more()
+
+    def _rest(self) -> None:
+        """There is more in what was read: others have their turn before it, and nothing is read meanwhile."""
+        if not self.flow.is_resting:
+            self.flow.pause_reading()
+            self.flow.is_resting = True
+            self.loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self.conn.left = _EVENTS_IN_A_TURN
+        self.flow.is_resting = False
+        self.flow.resume_reading()
+        if not self._is_refused and not self.transport.is_closing():
+            self.handle_events()
             self._await_more()
 
     def _await_more(self) -> None:
@@ -151,3 +179,29 @@ class Connection(H11Protocol):
 
     def _unsupported_upgrade_warning(self) -> None:
         """A client may offer HTTP/2 or WebSocket: it is served without."""
+
+
+class _PacedEvents(h11.Connection):
+    """Says `enough` after so many events: a client can put tens of thousands of chunks into what is read at once."""
+
+    def __init__(self, head_bytes: int, enough: Callable[[], None]) -> None:
+        super().__init__(h11.SERVER, head_bytes)
+        self.left = _EVENTS_IN_A_TURN
+        self._enough = enough
+
+    def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        if self.left == 0:
+            self._enough()
+            return h11.NEED_DATA
+        self.left -= 1
+        return super().next_event()
+
+
+class _PacedFlow(FlowControl):
+    """Reads nothing while the connection rests, though the application has room for more."""
+
+    is_resting = False
+
+    def resume_reading(self) -> None:
+        if not self.is_resting:
+            super().resume_reading()
