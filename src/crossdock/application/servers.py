@@ -6,7 +6,6 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 
 from crossdock.adapter.http_receive import HttpReceiveAdapter
 from crossdock.adapter.http_server import HttpServer, Route
@@ -18,9 +17,9 @@ from crossdock.pipeline.build_send import send_pipeline
 from crossdock.receive.express import HttpLocation
 from crossdock.receive.interchange import Interchange
 from crossdock.receive.location import ReceiveLocation
+from crossdock.receive.threads import PipelineThreads
 
 _TRY_AGAIN_SECONDS = 5.0
-_THREADS = 8
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +32,7 @@ class HttpServers:
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
         self._publisher = Publisher(agent)
-        self._executor = ThreadPoolExecutor(_THREADS, "receive")
+        self._threads: dict[int, PipelineThreads] = {}
         self._servers: dict[Address, HttpServer] = {}
         self._isolated: dict[int, IsolatedInstance] = {}
         self._serving: Mapping[int, ReceiveLocation] | None = None
@@ -49,7 +48,6 @@ class HttpServers:
         for isolated in self._isolated.values():
             isolated.stop()
         self._publisher.stop()
-        self._executor.shutdown()
 
     def check(self) -> None:
         """Raise what ended an isolated instance, if anything did."""
@@ -66,6 +64,7 @@ class HttpServers:
             wanted[_address(location)].append(location)
         for address in set(self._servers) - set(wanted):
             self._servers.pop(address).stop()
+        self._threads = {id_: threads for id_, threads in self._threads.items() if id_ in locations}
         self._failing = {}
         for address, mine in wanted.items():
             try:
@@ -90,10 +89,15 @@ class HttpServers:
             self._publish,
             self._responder(location.host_id),
             self._agent.message_id,
-            self._executor,
+            self._threads_of(location),
             timeout=adapter.options.timeout,
         )
         return Route(adapter.address.path, adapter.options, handler.handle)
+
+    def _threads_of(self, location: ReceiveLocation) -> PipelineThreads:
+        """The same as before: those that are lost stay so though the location is changed."""
+        made = PipelineThreads(location.definition.name, location.time_limit)
+        return self._threads.setdefault(location.id, made)
 
     async def _publish(self, interchange: Interchange) -> None:
         await self._publisher.publish_soon(interchange)

@@ -1,0 +1,109 @@
+"""Http locations as they are deployed: who is admitted, and that one location in trouble leaves the others alone."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from crossdock.receive.threads import MOST_THREADS
+from office import Office, free_port
+from two_way import Opened, offices
+from walk import until
+
+WAITS = """
+import fcntl, os, uuid
+from pathlib import Path
+
+def wait(document, *more):
+    folder = Path({folder!r})
+    (folder / "entered" / str(uuid.uuid4())).touch()
+    with (folder / "gate").open() as gate:
+        fcntl.flock(gate, fcntl.LOCK_SH)
+    return document
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Has the module of the pipeline `slow`."""
+    (tmp_path / "entered").mkdir()
+    (tmp_path / "gate").touch()
+    (tmp_path / "slowly.py").write_text(WAITS.format(folder=str(tmp_path)))
+    return tmp_path
+
+
+@pytest.fixture
+def office(database: str, folder: Path) -> Iterator[Opened]:
+    with offices(database, folder) as opened:
+        yield opened
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """The pipeline `slow` does not end before this does."""
+    with (folder / "gate").open() as gate:
+        fcntl.flock(gate, fcntl.LOCK_EX)
+        yield
+
+
+def entered(folder: Path) -> int:
+    return len(list((folder / "entered").iterdir()))
+
+
+def application(**locations: dict[str, Any]) -> dict[str, Any]:
+    """A receive port for each location; `pipeline: slow` waits."""
+    shared = {"adapter": "http", "pipeline": "json", "schema": "Order"}
+    return {
+        "properties": {"OrderId": "text"},
+        "schemas": [{"type": "Order", "format": "json", "promote": {"OrderId": "$.id"}}],
+        "pipelines": [{"name": "slow", "disassemble": "json", "components": ["slowly:wait"]}],
+        "receive_ports": [{"name": name, "locations": [{**shared, **each}]} for name, each in locations.items()],
+    }
+
+
+def tell(address: str, seconds: float = 30) -> httpx.Response:
+    return httpx.post(address, content=json.dumps({"id": "1"}), timeout=seconds, trust_env=False)
+
+
+def test_slow_pipeline_of_one_location_does_not_hold_up_another(office: Opened, folder: Path) -> None:
+    at = f"http://127.0.0.1:{free_port()}"
+    office(application(Slow={"address": f"{at}/slow", "pipeline": "slow"}, Quick={"address": f"{at}/quick"}))
+
+    with ThreadPoolExecutor(30) as clients:
+        with held(folder):
+            waiting = [clients.submit(tell, f"{at}/slow") for _ in range(30)]
+            until(lambda: entered(folder) == MOST_THREADS)
+            quick = tell(f"{at}/quick", seconds=5)
+        slow = [each.result().status_code for each in waiting]
+
+    assert (quick.status_code, slow) == (202, [202] * 30)
+
+
+def test_pipeline_that_does_not_end_costs_its_location_threads_and_nobody_else_anything(
+    database: str, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    at = f"http://127.0.0.1:{free_port()}"
+    declared = application(Slow={"address": f"{at}/slow", "pipeline": "slow"}, Quick={"address": f"{at}/quick"})
+    made = Office(database, folder, declared)
+    made.settings = made.settings.model_copy(update={"time_limit": 0.5})
+    with made.open(), ThreadPoolExecutor(MOST_THREADS) as clients:
+        with held(folder):
+            endless = list(clients.map(tell, [f"{at}/slow"] * MOST_THREADS))
+            until(lambda: tell(f"{at}/slow").status_code == 503)
+            refused, quick = tell(f"{at}/slow"), tell(f"{at}/quick")
+        until(lambda: tell(f"{at}/slow").status_code == 202)
+
+    assert [answer.status_code for answer in endless] == [500] * MOST_THREADS
+    assert (refused.headers["retry-after"], quick.status_code) == ("1", 202)
+    logged = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
+    assert len(logged) == MOST_THREADS
+    assert all("'Slow.http': the pipeline took more than 0.5 seconds" in message for message in logged)
