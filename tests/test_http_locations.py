@@ -107,3 +107,35 @@ def test_pipeline_that_does_not_end_costs_its_location_threads_and_nobody_else_a
     logged = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
     assert len(logged) == MOST_THREADS
     assert all("'Slow.http': the pipeline took more than 0.5 seconds" in message for message in logged)
+
+
+def test_location_whose_request_is_in_progress_is_disabled_without_holding_up_others(
+    office: Opened, folder: Path
+) -> None:
+    slow, quick = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
+    running = office(
+        application(
+            Slow={"address": f"{slow}/slow", "pipeline": "slow"},
+            Quick={"address": f"{quick}/quick"},
+            Other={"address": f"{quick}/other"},
+        )
+    )
+
+    with ThreadPoolExecutor(1) as client, held(folder):
+        waiting = client.submit(tell, f"{slow}/slow")
+        until(lambda: entered(folder) == 1)
+        running.agent.enable("Slow.http", enabled=False)
+        until(lambda: not listens(slow))
+        running.agent.enable("Other.http", enabled=False)
+        until(lambda: tell(f"{quick}/other").status_code == 404, 5)
+        running.agent.enable("Slow.http", enabled=True)
+        until(lambda: listens(slow), 5)
+        was_waiting = not waiting.done()
+    assert (was_waiting, waiting.result().status_code) == (True, 202)
+
+
+def listens(at: str) -> bool:
+    try:
+        return httpx.get(at, trust_env=False).status_code == 404
+    except httpx.TransportError:
+        return False

@@ -41,6 +41,7 @@ logger = logging.getLogger(__name__)
 _BACKLOG = 4096
 _OTHER_FILES = 512  # descriptors left to the rest of the process
 _MANY_FILES = 65536
+_CLOSE_SECONDS = 1.0
 _CANCEL_SECONDS = 1.0
 _PAUSE_SECONDS = 0.5
 
@@ -89,12 +90,24 @@ class HttpServer:
                 )
         self._app.replace(routes)
 
+    def is_running(self) -> bool:
+        """Until it is stopped, or closed and its last request has ended."""
+        with self._lock:
+            return self._running is not None and self._running.is_alive()
+
+    def close(self, seconds: float = 10) -> None:
+        """Take no new requests; those in progress have so long, which is not waited for. Others may listen now."""
+        with self._lock:
+            if self._running is not None:
+                self._running.close(seconds)
+
     def stop(self, seconds: float = 10) -> None:
         """Take no new requests, wait so long for those in progress, then cancel them; nothing if it does not run."""
         with self._lock:
             running, self._running = self._running, None
             if running is not None:
-                running.stop(seconds)
+                running.close(seconds)
+                running.join(seconds)
 
     def _context(self) -> ssl.SSLContext | None:
         if self._certificate is None:
@@ -137,6 +150,7 @@ class _Running:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping = asyncio.Event()
         self._ready = threading.Event()
+        self._closed = threading.Event()
         self._name = f"The http server on port {listener.getsockname()[1]}"
         self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
 
@@ -146,11 +160,17 @@ class _Running:
         if self._loop is None:
             raise TransientError(f"{self._name} cannot start: see the log for the reason")
 
-    def stop(self, seconds: float) -> None:
+    def close(self, seconds: float) -> None:
         self._patience = seconds
         with suppress(RuntimeError):  # the loop is closed already
             assert self._loop is not None
             self._loop.call_soon_threadsafe(self._stopping.set)
+        self._closed.wait(_CLOSE_SECONDS)
+
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def join(self, seconds: float) -> None:
         self._thread.join(seconds + 4 * _CANCEL_SECONDS)
         if self._thread.is_alive():
             logger.error("%s has stopped, but some of its handlers go on though they were cancelled", self._name)
@@ -162,6 +182,7 @@ class _Running:
             logger.exception("%s has ended", self._name)
         finally:
             self._listener.close()
+            self._closed.set()
             self._ready.set()
 
     async def _serve(self) -> None:
@@ -172,6 +193,7 @@ class _Running:
         await self._stopping.wait()
         self._loop.remove_reader(self._listener)
         self._listener.close()
+        self._closed.set()
         await self._finish()
 
     def _accept(self) -> None:

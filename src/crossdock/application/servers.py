@@ -34,6 +34,7 @@ class HttpServers:
         self._publisher = Publisher(agent)
         self._threads: dict[int, PipelineThreads] = {}
         self._servers: dict[Address, HttpServer] = {}
+        self._closed: list[HttpServer] = []
         self._isolated: dict[int, IsolatedInstance] = {}
         self._serving: Mapping[int, ReceiveLocation] | None = None
         self._failing: dict[Address, float] = {}
@@ -44,6 +45,8 @@ class HttpServers:
     def stop(self) -> None:
         """No new requests; those in progress get their answers, for a while."""
         for server in self._servers.values():
+            server.close()
+        for server in [*self._servers.values(), *self._closed]:
             server.stop()
         for isolated in self._isolated.values():
             isolated.stop()
@@ -63,7 +66,8 @@ class HttpServers:
         for location in locations.values():
             wanted[_address(location)].append(location)
         for address in set(self._servers) - set(wanted):
-            self._servers.pop(address).stop()
+            self._servers[address].close()
+            self._closed = [each for each in self._closed if each.is_running()] + [self._servers.pop(address)]
         self._threads = {id_: threads for id_, threads in self._threads.items() if id_ in locations}
         self._failing = {}
         for address, mine in wanted.items():
