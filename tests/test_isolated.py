@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
+import psycopg
 import pytest
 
 from box import NOW
@@ -119,6 +120,22 @@ def test_request_is_published_by_a_process_that_published_before_anybody_waited(
 
     with isolated(agent) as instance, pytest.raises(TimeoutError):
         asyncio.run(ask(agent, instance, lambda: None, timeout=0.1))
+
+
+def test_request_that_is_not_published_in_time_is_given_up_and_leaves_nothing_waiting(agent: UnluckyAgent) -> None:
+    request = Interchange(None, None, agent.hosts()["Default"], (a_message(agent, {"Region": "NO"}),))
+
+    async def ask_in_vain(instance: IsolatedInstance) -> None:
+        with psycopg.connect(agent.database) as other:
+            other.execute("LOCK TABLE crossdock.message")
+            with pytest.raises(TimeoutError):
+                await instance.request(request, "Ask.response", timeout=0.1)
+            assert rows(agent.database, "SELECT FROM queue") == []
+        await asyncio.to_thread(until, lambda: bool(rows(agent.database, "SELECT FROM queue")), 20)
+        await asyncio.to_thread(until, lambda: stranded(agent) == [], 20)
+
+    with isolated(agent) as instance:
+        asyncio.run(asyncio.wait_for(ask_in_vain(instance), 60))
 
 
 def test_instance_that_could_not_be_started_is_started_the_next_time(agent: UnluckyAgent) -> None:

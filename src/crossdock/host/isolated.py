@@ -116,7 +116,7 @@ class IsolatedInstance:
             self._problem = error
 
     async def request(self, interchange: Interchange, service: str, *, timeout: float) -> HeldResponse:
-        """Publish a request together with the subscription for its response, and wait for that."""
+        """Publish a request together with the subscription for its response; TimeoutError if it takes too long."""
         if not self._ready.is_set() or service not in self.services:
             raise TransientError("The MessageBox cannot be reached.")
         waiting = uuid4()
@@ -128,11 +128,12 @@ class IsolatedInstance:
         publishing = asyncio.ensure_future(self._publisher.publish_soon(asking))
         response: HeldResponse | None = None
         try:
-            published = await asyncio.shield(publishing)
-            refused = [why for message in interchange.messages if (why := published.refused.get(message.id))]
-            if refused:
-                raise NoAnswerError(refused[0])
-            response = await asyncio.wait_for(future, timeout)
+            async with asyncio.timeout(timeout):
+                published = await asyncio.shield(publishing)
+                refused = [why for message in interchange.messages if (why := published.refused.get(message.id))]
+                if refused:
+                    raise NoAnswerError(refused[0])
+                response = await future
             return response
         finally:
             with self._lock:
