@@ -1,4 +1,7 @@
-"""Publishes what many ask for at the same time together: one transaction for all that has come in meanwhile."""
+"""Publishes what many ask for at the same time together: one transaction for all that has come in meanwhile.
+
+All, as far as it is not too much for one transaction, by number or by bytes.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,13 @@ from queue import SimpleQueue
 from threading import Thread
 
 from crossdock.errors import TransientError
+from crossdock.message.message import Part
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.rows import Published
 from crossdock.receive.interchange import Interchange
 
 _MOST_TOGETHER = 200
+_MOST_BYTES = 16 * 1024 * 1024
 _STOPPED = "This process is stopping."
 
 _Asked = tuple[Interchange, Future[Published]]
@@ -49,13 +54,14 @@ class Publisher:
 
     def _run(self) -> None:
         while (first := self._asked.get()) is not None:
-            together = [first]
-            while len(together) < _MOST_TOGETHER and not self._asked.empty():
+            together, size = [first], _size(first[0])
+            while len(together) < _MOST_TOGETHER and size < _MOST_BYTES and not self._asked.empty():
                 following = self._asked.get()
                 if following is None:
                     self._asked.put(None)
                     break
                 together.append(following)
+                size += _size(following[0])
             self._publish([each for each in together if each[1].set_running_or_notify_cancel()])
         while not self._asked.empty():
             left = self._asked.get()
@@ -77,3 +83,9 @@ class Publisher:
             return
         for _, future in together:
             future.set_result(published)
+
+
+def _size(interchange: Interchange) -> int:
+    """The bytes of all its bodies; what is streamed is not held in memory."""
+    messages = [*interchange.messages, *(failure.message for failure in interchange.failures)]
+    return sum(len(part.body) for message in messages for part in message.parts if isinstance(part, Part))
