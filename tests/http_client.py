@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
-from crossdock.adapter.http_server import Answer, Handler, HttpOptions, HttpServer, Limits, Request, Route
+from crossdock.adapter.http_server import Answer, Handler, HttpOptions, HttpServer, Limits, Request, Room, Route
 
 DEADLINE = 20.0
 
@@ -25,8 +25,8 @@ def a_route(path: str = "/orders", handler: Handler = echo, options: HttpOptions
 
 
 @contextmanager
-def serving(*routes: Route, limits: Limits | None = None) -> Iterator[HttpServer]:
-    server = HttpServer("127.0.0.1", 0, limits=limits)
+def serving(*routes: Route, limits: Limits | None = None, room: Room | None = None) -> Iterator[HttpServer]:
+    server = HttpServer("127.0.0.1", 0, limits=limits, room=room)
     server.routes(routes or [a_route()])
     server.start()
     try:
@@ -92,8 +92,9 @@ class Reply:
 class Client:
     """A raw connection; everything on it has a deadline."""
 
-    def __init__(self, server: HttpServer, data: bytes = b"") -> None:
-        self.socket = socket.create_connection(("127.0.0.1", server.port), timeout=DEADLINE)
+    def __init__(self, server: HttpServer, data: bytes = b"", source: str = "127.0.0.1") -> None:
+        here = (source, 0)
+        self.socket = socket.create_connection(("127.0.0.1", server.port), timeout=DEADLINE, source_address=here)
         self._file = self.socket.makefile("rb")
         self.send(data)
 

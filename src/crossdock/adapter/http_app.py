@@ -13,7 +13,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from crossdock.adapter.http_answer import Client, ClientGoneError, Receive, Send, deliver, next_event, refuse
-from crossdock.adapter.http_guard import RETRY_SOON, Answer, Guard, HttpOptions, RefusedError, failure, too_large
+from crossdock.adapter.http_guard import (
+    RETRY_SOON,
+    Admitted,
+    Answer,
+    Guard,
+    HttpOptions,
+    RefusedError,
+    Room,
+    failure,
+    too_large,
+)
 from crossdock.errors import ApplicationError, CrossdockError, TransientError
 
 HEAD_BYTES = 16 * 1024
@@ -52,7 +62,8 @@ class Route:
 class HttpApp:
     """The ASGI application of one address. Any thread may replace the routes."""
 
-    def __init__(self) -> None:
+    def __init__(self, room: Room) -> None:
+        self._room = room
         self._routes: Mapping[str, tuple[Route, Guard]] = {}
 
     def replace(self, routes: Sequence[Route]) -> None:
@@ -65,7 +76,7 @@ class HttpApp:
                 )
             _, guard = self._routes.get(route.path, (None, None))
             same = guard is not None and guard.options == route.options
-            served[route.path] = (route, guard if guard is not None and same else Guard(route.options))
+            served[route.path] = (route, guard if guard is not None and same else Guard(route.options, self._room))
         self._routes = served
 
     async def __call__(self, scope: _Scope, receive: Receive, send: Send) -> None:
@@ -88,9 +99,12 @@ class HttpApp:
         route, guard = self._routes.get(scope["path"], (None, None))
         if route is None or guard is None:
             raise RefusedError(404, "nothing listens on this path")
-        with guard.admitted(scope["method"], headers) as user:
-            body = await _body(receive, route.options)
-            return await _handled(route, _request(scope, headers, body, user), receive)
+        client = scope["client"][0] if scope["client"] else ""
+        with guard.admitted(scope["method"], headers) as admitted:
+            body = await _body(receive, route.options, admitted)
+            query = scope["query_string"].decode("latin-1")
+            request = Request(scope["method"], scope["path"], query, headers, body, client, admitted.user)
+            return await _handled(route, request, receive)
 
 
 def _headers(scope: _Scope) -> dict[str, str]:
@@ -108,25 +122,18 @@ def _check_head(scope: _Scope) -> None:
         raise RefusedError(431, f"the head of the request is larger than {HEAD_BYTES} bytes")
 
 
-def _request(scope: _Scope, headers: Mapping[str, str], body: bytes, user: str | None) -> Request:
-    client = scope["client"][0] if scope["client"] else ""
-    query = scope["query_string"].decode("latin-1")
-    return Request(scope["method"], scope["path"], query, headers, body, client, user)
-
-
-async def _body(receive: Receive, options: HttpOptions) -> bytes:
-    pieces: list[bytes] = []
-    size = 0
+async def _body(receive: Receive, options: HttpOptions, admitted: Admitted) -> bytes:
+    body = bytearray()
     try:
         async with asyncio.timeout(options.read_timeout):
             while True:
                 event = await next_event(receive)
-                pieces.append(event["body"])
-                size += len(event["body"])
-                if size > options.maximum_size:
+                if len(body) + len(event["body"]) > options.maximum_size:
                     raise too_large(options.maximum_size)
+                admitted.hold(len(event["body"]))
+                body += event["body"]
                 if not event["more_body"]:
-                    return b"".join(pieces)
+                    return bytes(body)
     except TimeoutError:
         raise RefusedError(408, f"the body did not come within {options.read_timeout:g} seconds") from None
 

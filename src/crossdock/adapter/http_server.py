@@ -21,7 +21,7 @@ from uvicorn.server import ServerState
 from crossdock.adapter.http_address import HttpAddress, parse_address
 from crossdock.adapter.http_app import HEAD_BYTES, Handler, HttpApp, Request, Route
 from crossdock.adapter.http_connection import Connection, Limits
-from crossdock.adapter.http_guard import Answer, HttpOptions
+from crossdock.adapter.http_guard import Answer, HttpOptions, Room
 from crossdock.errors import ApplicationError, TransientError
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "HttpServer",
     "Limits",
     "Request",
+    "Room",
     "Route",
     "parse_address",
 ]
@@ -47,7 +48,10 @@ _PAUSE_SECONDS = 0.5
 
 
 class HttpServer:
-    """Listens on one address and hands requests to its routes. Threads may share it; handlers run on its event loop."""
+    """Listens on one address and hands requests to its routes. Threads may share it; handlers run on its event loop.
+
+    Servers of one process share the `room` for bodies.
+    """
 
     def __init__(
         self,
@@ -57,13 +61,14 @@ class HttpServer:
         certificate: str | None = None,
         key: str | None = None,
         limits: Limits | None = None,
+        room: Room | None = None,
     ) -> None:
         self.port = port
         self._host = host
         self._certificate = certificate
         self._key = key
         self._limits = limits or Limits()
-        self._app = HttpApp()
+        self._app = HttpApp(room or Room())
         self._lock = threading.Lock()
         self._running: _Running | None = None
 

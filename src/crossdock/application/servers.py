@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from crossdock.adapter.http_receive import HttpReceiveAdapter
-from crossdock.adapter.http_server import HttpServer, Route
+from crossdock.adapter.http_server import HttpServer, Room, Route
 from crossdock.errors import CrossdockError
 from crossdock.host.isolated import IsolatedInstance
 from crossdock.host.publisher import Publisher
@@ -32,6 +32,7 @@ class HttpServers:
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
         self._publisher = Publisher(agent)
+        self._room = Room()
         self._threads: dict[int, PipelineThreads] = {}
         self._servers: dict[Address, HttpServer] = {}
         self._closed: list[HttpServer] = []
@@ -80,7 +81,8 @@ class HttpServers:
 
     def _serve(self, address: Address, locations: Iterable[ReceiveLocation]) -> None:
         host, port, certificate, key = address
-        server = self._servers.get(address) or HttpServer(host, port, certificate=certificate, key=key)
+        server = self._servers.get(address)
+        server = server or HttpServer(host, port, certificate=certificate, key=key, room=self._room)
         server.routes([self._route(location) for location in _first_on_each_path(locations)])
         server.start()
         self._servers[address] = server
