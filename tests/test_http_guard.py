@@ -222,6 +222,18 @@ def test_a_request_over_the_rate_is_told_when_to_come_again() -> None:
     assert 1 <= int(second.headers["retry-after"]) <= 100
 
 
+def test_wrong_credentials_over_the_rate_are_not_looked_at_and_other_clients_are_admitted() -> None:
+    wrong, right = (post(b"", "/orders", f"X-API-Key: {key}") for key in ("w", "r"))
+    with serving(a_route(options=HttpOptions(api_keys=("r",), rate_limit=0.1))) as server:
+        first, second, late = (ask(server, request) for request in (wrong, wrong, right))
+        with Client(server, right, source="127.0.0.2") as other:
+            admitted = other.reply().status
+
+    assert ([first.status, second.status, late.status], admitted) == ([401, 429, 429], 200)
+    assert 1 <= int(second.headers["retry-after"]) <= 10
+    assert second.error == "no more than 0.1 requests with wrong credentials per second are taken"
+
+
 def test_replacing_routes_does_not_renew_the_rate() -> None:
     route = a_route(options=HttpOptions(rate_limit=0.01))
     with serving(route) as server:

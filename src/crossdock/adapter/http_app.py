@@ -100,7 +100,7 @@ class HttpApp:
         if route is None or guard is None:
             raise RefusedError(404, "nothing listens on this path")
         client = scope["client"][0] if scope["client"] else ""
-        with guard.admitted(scope["method"], headers) as admitted:
+        with guard.admitted(scope["method"], headers, client) as admitted:
             body = await _body(receive, route.options, admitted)
             query = scope["query_string"].decode("latin-1")
             request = Request(scope["method"], scope["path"], query, headers, body, client, admitted.user)

@@ -23,6 +23,8 @@ from crossdock.errors import TransientError
 
 logger = logging.getLogger(__name__)
 
+_MOST_CLIENTS = 10_000
+
 _Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _Word = Annotated[str, Field(min_length=1)]
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*")
@@ -129,14 +131,16 @@ class Guard:
         self.options = options
         self._room = room or Room()
         self._bucket = None if options.rate_limit is None else _Bucket(options.rate_limit, clock)
+        self._mistakes = _Mistakes(options.rate_limit, clock)
         self._in_progress = 0
         self._held = 0
 
     @contextmanager
-    def admitted(self, method: str, headers: Mapping[str, str]) -> Iterator[Admitted]:
+    def admitted(self, method: str, headers: Mapping[str, str], client: str = "") -> Iterator[Admitted]:
         """RefusedError if it is not. The request is in progress, and its body held, until the end of the block."""
         self._check_method(method)
-        admitted = Admitted(self, self._authenticated(headers))
+        self._check_mistakes(client)
+        admitted = Admitted(self, self._authenticated(headers, client))
         self._check_size(headers)
         self._check_load()
         self._in_progress += 1
@@ -158,7 +162,12 @@ class Guard:
             allowed = ", ".join(self.options.methods)
             raise RefusedError(405, f"{method} is not allowed here: use {allowed}", {"Allow": allowed})
 
-    def _authenticated(self, headers: Mapping[str, str]) -> str | None:
+    def _check_mistakes(self, client: str) -> None:
+        """Before credentials are compared: whoever guesses them must not learn more by being quick."""
+        if self.options.api_keys or self.options.basic:
+            self._check_rate(self._mistakes.wait(client), "requests with wrong credentials")
+
+    def _authenticated(self, headers: Mapping[str, str], client: str) -> str | None:
         if not self.options.api_keys and not self.options.basic:
             return None
         try:
@@ -168,6 +177,7 @@ class Guard:
             logger.error("Credentials cannot be checked: %s", error)
             raise RefusedError(503, "credentials cannot be checked now: try again later", RETRY_SOON) from None
         if user is None and not has_key:
+            self._mistakes.add(client)
             challenge = {"WWW-Authenticate": 'Basic realm="crossdock", charset="UTF-8"'} if self.options.basic else {}
             raise RefusedError(401, "credentials are missing or wrong", challenge)
         return user
@@ -243,6 +253,29 @@ class _Bucket:
 
     def take(self) -> None:
         self._tokens -= 1
+
+
+class _Mistakes:
+    """Wrong credentials, by the address of the client: one who has only wrong ones does not keep out the others."""
+
+    def __init__(self, rate: float | None, clock: Callable[[], float]) -> None:
+        self._rate = rate
+        self._clock = clock
+        self._buckets: dict[str, _Bucket] = {}
+
+    def wait(self, client: str) -> float:
+        """The seconds until this client may try again; zero without a rate."""
+        bucket = self._buckets.get(client)
+        return 0 if bucket is None else bucket.wait()
+
+    def add(self, client: str) -> None:
+        if self._rate is None:
+            return
+        bucket = self._buckets.pop(client, None) or _Bucket(self._rate, self._clock)
+        bucket.take()
+        self._buckets[client] = bucket  # at the end: the one that is forgotten has made none for long
+        if len(self._buckets) > _MOST_CLIENTS:
+            del self._buckets[next(iter(self._buckets))]
 
 
 def _same(given: str, expected: str) -> bool:
