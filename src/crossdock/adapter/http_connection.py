@@ -80,7 +80,9 @@ class Connection(H11Protocol):
         self.conn.left = _EVENTS_IN_A_TURN
         self.flow.is_resting = False
         self.flow.resume_reading()
-        if not self._is_refused and not self.transport.is_closing():
+        if not self._is_refused and not self.is_there():
+            self.hang_up()  # there may be minutes of work in what has been sent
+        elif not self._is_refused:
             self.handle_events()
             self._await_more()
 
