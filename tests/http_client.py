@@ -6,10 +6,12 @@ import asyncio
 import json
 import queue
 import socket
+import subprocess
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from crossdock.adapter.http_server import Answer, Handler, HttpOptions, HttpServer, Limits, Request, Room, Route
 
@@ -137,6 +139,17 @@ class Client:
 def ask(server: HttpServer, data: bytes) -> Reply:
     with Client(server, data) as client:
         return client.reply()
+
+
+def make_certificate(folder: Path) -> None:
+    """`certificate.pem` and `key.pem`, for 127.0.0.1."""
+    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", "key.pem"]
+    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
+    openssl(folder, "req", "-x509", *key, *names, "-days", "2", "-out", "certificate.pem")
+
+
+def openssl(folder: Path, *arguments: str) -> None:
+    subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True, timeout=DEADLINE)
 
 
 def statuses(server: HttpServer, requests: Sequence[bytes]) -> list[int]:

@@ -5,20 +5,28 @@ from __future__ import annotations
 import fcntl
 import json
 import logging
-from collections.abc import Iterator
+import socket
+import ssl
+import struct
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import httpx
 import pytest
 
 from crossdock.receive.threads import MOST_THREADS
+from express import rows
+from http_client import head, make_certificate
 from office import Office, free_port
 from two_way import Opened, offices
 from walk import until
 
+ORDER = b'{"id": "1"}'
 WAITS = """
 import fcntl, os, uuid
 from pathlib import Path
@@ -132,6 +140,95 @@ def test_location_whose_request_is_in_progress_is_disabled_without_holding_up_ot
         until(lambda: listens(slow), 5)
         was_waiting = not waiting.done()
     assert (was_waiting, waiting.result().status_code) == (True, 202)
+
+
+def flood_slow_pipeline(at: str, over: Event) -> None:
+    while not over.is_set():
+        tell(f"{at}/slow")
+
+
+def flood_tiny_chunks(at: str, over: Event) -> None:
+    url = httpx.URL(at)
+    with socket.create_connection((url.host, url.port), timeout=30) as client, suppress(OSError):
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # closing is a reset
+        client.sendall(head("/large", "Transfer-Encoding: chunked"))
+        while not over.is_set():
+            client.sendall(b"1\r\n[\r\n" * 4_000)
+
+
+def flood_wrong_credentials(at: str, over: Event) -> None:
+    with httpx.Client(trust_env=False) as client:
+        while not over.is_set():
+            client.post(f"{at}/guarded", content=b"{}", headers={"X-API-Key": "wrong"}, timeout=30)
+
+
+def flood_large_bodies(at: str, over: Event) -> None:
+    body = json.dumps({"id": "1", "much": "x" * 4_000_000}).encode()
+    with httpx.Client(trust_env=False) as client:
+        while not over.is_set():
+            client.post(f"{at}/large", content=body, timeout=30)
+
+
+@pytest.mark.parametrize("flood", [flood_slow_pipeline, flood_tiny_chunks, flood_wrong_credentials, flood_large_bodies])
+def test_flood_at_one_location_leaves_another_its_answers_in_time(
+    office: Opened, folder: Path, flood: Callable[[str, Event], None]
+) -> None:
+    at = f"http://127.0.0.1:{free_port()}"
+    options = {"api_keys": ["right"], "rate_limit": 5}
+    office(
+        application(
+            Slow={"address": f"{at}/slow", "pipeline": "slow"},
+            Guarded={"address": f"{at}/guarded", "options": options},
+            Large={"address": f"{at}/large"},
+            Quick={"address": f"{at}/quick"},
+        )
+    )
+    tell(f"{at}/quick")
+    over, took = Event(), []
+
+    with ThreadPoolExecutor(16) as clients:
+        with held(folder):
+            flooding = [clients.submit(flood, at, over) for _ in range(16)]
+            for _ in range(10):
+                began = time.monotonic()
+                assert tell(f"{at}/quick", seconds=10).status_code == 202
+                took.append(time.monotonic() - began)
+            over.set()
+        for each in flooding:
+            each.result(60)
+
+    assert max(took) < 3
+
+
+def test_deployed_location_asks_for_credentials_over_tls_and_limits_the_rate(
+    office: Opened, folder: Path, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_certificate(folder)
+    monkeypatch.setenv("TELL_KEY", "secret")
+    at = f"https://127.0.0.1:{free_port()}"
+    tls = {"certificate": "certificate.pem", "key": "key.pem"}
+    limited = {"rate_limit": 0.01, **tls}
+    credentials = {"api_keys": ["env:TELL_KEY"], "basic": {"ann": "hidden"}, **tls}
+    office(
+        application(
+            Tell={"address": f"{at}/tell", "options": credentials},
+            Limited={"address": f"{at}/limited", "options": limited},
+        )
+    )
+    trusting = ssl.create_default_context(cafile=str(folder / "certificate.pem"))
+
+    with httpx.Client(base_url=at, verify=trusting, trust_env=False, timeout=30) as client:
+        by_key = client.post("/tell", content=ORDER, headers={"X-API-Key": "secret"})
+        by_user = client.post("/tell", content=ORDER, auth=("ann", "hidden"))
+        wrong = [client.post("/tell", content=ORDER, headers={"X-API-Key": "env:TELL_KEY"})]
+        wrong += [client.post("/tell", content=ORDER, auth=("ann", "secret")), client.post("/tell", content=ORDER)]
+        limited_to = [client.post("/limited", content=ORDER) for _ in range(2)]
+
+    assert [answer.status_code for answer in (by_key, by_user, *wrong)] == [202, 202, 401, 401, 401]
+    assert [answer.status_code for answer in limited_to] == [202, 429]
+    assert 1 <= int(limited_to[1].headers["retry-after"]) <= 100
+    users = rows(database, "SELECT context #>> '{written, HTTP.User}' FROM message")
+    assert sorted(str(user) for (user,) in users) == ["None", "None", "ann"]
 
 
 def listens(at: str) -> bool:

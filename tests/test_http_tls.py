@@ -5,7 +5,6 @@ from __future__ import annotations
 import queue
 import socket
 import ssl
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,22 +14,16 @@ import pytest
 
 from crossdock.adapter.http_server import Answer, Handler, HttpOptions, HttpServer, Limits, Request
 from crossdock.errors import TransientError
-from http_client import DEADLINE, Client, a_route, echo, post
+from http_client import DEADLINE, Client, a_route, echo, make_certificate, openssl, post
 
 
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a certificate, its key, and that key again with a password."""
     folder = tmp_path_factory.mktemp("keys")
-    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", "key.pem"]
-    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
-    _openssl(folder, "req", "-x509", *key, *names, "-days", "2", "-out", "certificate.pem")
-    _openssl(folder, "ec", "-in", "key.pem", "-aes128", "-passout", "pass:secret", "-out", "locked.pem")
+    make_certificate(folder)
+    openssl(folder, "ec", "-in", "key.pem", "-aes128", "-passout", "pass:secret", "-out", "locked.pem")
     return folder
-
-
-def _openssl(folder: Path, *arguments: str) -> None:
-    subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True, timeout=DEADLINE)
 
 
 @contextmanager
