@@ -11,6 +11,8 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial
 from threading import Condition, Thread, get_ident
 from typing import TypeVar
 
@@ -41,7 +43,8 @@ class PipelineThreads:
                 "which is all that there are"
             )
         future: Future[_Result] = Future()
-        self._add(lambda: _complete(future, work))
+        todo = partial(_complete, future, work)
+        self._add(todo)
         result = asyncio.wrap_future(future)
         try:
             await asyncio.wait([result], timeout=self._seconds)
@@ -50,6 +53,8 @@ class PipelineThreads:
         finally:
             has_begun = not future.cancel()
             result.cancel()
+            if not has_begun:
+                self._forget(todo)
         if has_begun:
             raise TerminalError(
                 f"receive location {self._location!r}: the pipeline took more than {self._seconds:g} seconds; "
@@ -70,6 +75,10 @@ class PipelineThreads:
             elif self._idle + len(self._began) < MOST_THREADS:
                 self._idle += 1
                 Thread(target=self._work, name=f"receive {self._location}", daemon=True).start()
+
+    def _forget(self, work: Callable[[], None]) -> None:
+        with self._changed, suppress(ValueError):  # a thread has it already, and sees that it is cancelled
+            self._waiting.remove(work)
 
     def _work(self) -> None:
         while (work := self._next()) is not None:
