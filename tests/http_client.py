@@ -6,12 +6,14 @@ import asyncio
 import json
 import queue
 import socket
+import subprocess
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from crossdock.adapter.http_server import Answer, Handler, HttpOptions, HttpServer, Limits, Request, Route
+from crossdock.adapter.http_server import Answer, Handler, HttpOptions, HttpServer, Limits, Request, Room, Route
 
 DEADLINE = 20.0
 
@@ -25,8 +27,8 @@ def a_route(path: str = "/orders", handler: Handler = echo, options: HttpOptions
 
 
 @contextmanager
-def serving(*routes: Route, limits: Limits | None = None) -> Iterator[HttpServer]:
-    server = HttpServer("127.0.0.1", 0, limits=limits)
+def serving(*routes: Route, limits: Limits | None = None, room: Room | None = None) -> Iterator[HttpServer]:
+    server = HttpServer("127.0.0.1", 0, limits=limits, room=room)
     server.routes(routes or [a_route()])
     server.start()
     try:
@@ -92,8 +94,9 @@ class Reply:
 class Client:
     """A raw connection; everything on it has a deadline."""
 
-    def __init__(self, server: HttpServer, data: bytes = b"") -> None:
-        self.socket = socket.create_connection(("127.0.0.1", server.port), timeout=DEADLINE)
+    def __init__(self, server: HttpServer, data: bytes = b"", source: str = "127.0.0.1") -> None:
+        here = (source, 0)
+        self.socket = socket.create_connection(("127.0.0.1", server.port), timeout=DEADLINE, source_address=here)
         self._file = self.socket.makefile("rb")
         self.send(data)
 
@@ -136,6 +139,17 @@ class Client:
 def ask(server: HttpServer, data: bytes) -> Reply:
     with Client(server, data) as client:
         return client.reply()
+
+
+def make_certificate(folder: Path) -> None:
+    """`certificate.pem` and `key.pem`, for 127.0.0.1."""
+    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", "key.pem"]
+    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
+    openssl(folder, "req", "-x509", *key, *names, "-days", "2", "-out", "certificate.pem")
+
+
+def openssl(folder: Path, *arguments: str) -> None:
+    subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True, timeout=DEADLINE)
 
 
 def statuses(server: HttpServer, requests: Sequence[bytes]) -> list[int]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import base64
+from contextlib import ExitStack
 
 import httpx
 import pytest
 from pydantic import ValidationError
 
 from crossdock.adapter.http_guard import Guard, RefusedError
-from crossdock.adapter.http_server import Answer, HttpOptions, Request, parse_address
+from crossdock.adapter.http_server import Answer, HttpOptions, Request, Room, parse_address
 from crossdock.errors import ApplicationError
 from http_client import DEADLINE, Client, Gate, a_route, ask, echo, head, post, serving, statuses
 
@@ -221,6 +222,18 @@ def test_a_request_over_the_rate_is_told_when_to_come_again() -> None:
     assert 1 <= int(second.headers["retry-after"]) <= 100
 
 
+def test_wrong_credentials_over_the_rate_are_not_looked_at_and_other_clients_are_admitted() -> None:
+    wrong, right = (post(b"", "/orders", f"X-API-Key: {key}") for key in ("w", "r"))
+    with serving(a_route(options=HttpOptions(api_keys=("r",), rate_limit=0.1))) as server:
+        first, second, late = (ask(server, request) for request in (wrong, wrong, right))
+        with Client(server, right, source="127.0.0.2") as other:
+            admitted = other.reply().status
+
+    assert ([first.status, second.status, late.status], admitted) == ([401, 429, 429], 200)
+    assert 1 <= int(second.headers["retry-after"]) <= 10
+    assert second.error == "no more than 0.1 requests with wrong credentials per second are taken"
+
+
 def test_replacing_routes_does_not_renew_the_rate() -> None:
     route = a_route(options=HttpOptions(rate_limit=0.01))
     with serving(route) as server:
@@ -246,6 +259,37 @@ def test_a_location_with_too_many_requests_refuses_more_and_others_go_on() -> No
 
     assert (refused.status, refused.headers["retry-after"]) == (503, "1")
     assert (other.status, answered) == (200, [200, 200])
+
+
+@pytest.mark.parametrize("line", ["Content-Length: 100", "Transfer-Encoding: chunked"])
+def test_bodies_that_are_too_large_together_are_refused_and_leave_room_for_other_locations(line: str) -> None:
+    gate = Gate()
+    body = b"x" * 100 if line.startswith("Content") else b"64\r\n" + b"x" * 100 + b"\r\n0\r\n\r\n"
+    options = HttpOptions(maximum_size=100)
+    routes = [a_route(path, gate.handler, options) for path in ("/full", "/other")]
+    with serving(*routes, room=Room(600)) as server, ExitStack() as stack:
+        clients = [stack.enter_context(Client(server, head("/full", line) + body)) for _ in range(3)]
+        arrived = [gate.arrived() for _ in clients]
+        refused = ask(server, head("/full", line) + body)
+        clients.append(stack.enter_context(Client(server, head("/other", line) + body)))
+        for waiting in [*arrived, gate.arrived()]:
+            waiting.go_on()
+        answered = [client.reply().status for client in clients]
+        clients.append(stack.enter_context(Client(server, head("/full", line) + body)))
+        gate.arrived().go_on()
+        again = clients[-1].reply().status
+
+    assert (refused.status, refused.headers["retry-after"], refused.error) == (
+        503,
+        "1",
+        "the requests in progress are too large together: try again later",
+    )
+    assert (answered, again) == ([200] * 4, 200)
+
+
+def test_a_body_as_large_as_its_location_allows_is_taken_though_all_have_less_room() -> None:
+    with serving(a_route(options=HttpOptions(maximum_size=1000)), room=Room(10)) as server:
+        assert statuses(server, [post(b"x" * 1000)] * 2) == [200, 200]
 
 
 def test_a_body_over_the_limit_is_refused_before_it_comes() -> None:

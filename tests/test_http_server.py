@@ -12,7 +12,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import httpx
@@ -310,6 +310,37 @@ def test_slow_clients_of_one_location_do_not_keep_another_from_answering() -> No
         quick = httpx.post(f"http://127.0.0.1:{server.port}/quick", content=b"1", timeout=5, trust_env=False)
 
     assert quick.status_code == 200
+
+
+def test_bodies_of_tiny_chunks_do_not_keep_others_from_answering() -> None:
+    over = threading.Event()
+
+    def flood(port: int) -> None:
+        with socket.create_connection(("127.0.0.1", port), timeout=DEADLINE) as client, suppress(OSError):
+            client.sendall(head("/slow", "Transfer-Encoding: chunked"))
+            while not over.is_set():
+                client.sendall(b"1\r\nx\r\n" * 4_000)
+
+    with serving(a_route("/slow"), a_route("/quick")) as server, ExitStack() as stack:
+        clients = [threading.Thread(target=flood, args=[server.port]) for _ in range(8)]
+        for client in clients:
+            client.start()
+            stack.callback(client.join)
+        stack.callback(over.set)
+        started = time.monotonic()
+        answers = [ask(server, post(path="/quick")).status for _ in range(10)]
+        took = time.monotonic() - started
+
+    assert (answers, took < 5) == ([200] * 10, True)  # 43 s where each read is handled whole
+
+
+def test_a_body_of_tiny_chunks_arrives_whole_and_what_follows_is_answered() -> None:
+    chunks = b"".join(b"1\r\n%c\r\n" % (number % 256) for number in range(100_000)) + b"0\r\n\r\n"
+    with serving() as server, Client(server, head("/orders", "Transfer-Encoding: chunked")) as client:
+        client.send(chunks + post(b"next"))
+
+        assert client.reply().body == bytes(number % 256 for number in range(100_000))
+        assert client.reply().body == b"next"
 
 
 def test_a_connection_too_many_is_refused_until_another_ends() -> None:

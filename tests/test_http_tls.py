@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import queue
 import socket
 import ssl
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,31 +12,25 @@ from pathlib import Path
 import httpx
 import pytest
 
-from crossdock.adapter.http_server import HttpOptions, HttpServer, Limits
+from crossdock.adapter.http_server import Answer, Handler, HttpOptions, HttpServer, Limits, Request
 from crossdock.errors import TransientError
-from http_client import DEADLINE, Client, a_route, post
+from http_client import DEADLINE, Client, a_route, echo, make_certificate, openssl, post
 
 
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a certificate, its key, and that key again with a password."""
     folder = tmp_path_factory.mktemp("keys")
-    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", "key.pem"]
-    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
-    _openssl(folder, "req", "-x509", *key, *names, "-days", "2", "-out", "certificate.pem")
-    _openssl(folder, "ec", "-in", "key.pem", "-aes128", "-passout", "pass:secret", "-out", "locked.pem")
+    make_certificate(folder)
+    openssl(folder, "ec", "-in", "key.pem", "-aes128", "-passout", "pass:secret", "-out", "locked.pem")
     return folder
 
 
-def _openssl(folder: Path, *arguments: str) -> None:
-    subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True, timeout=DEADLINE)
-
-
 @contextmanager
-def serving_with(keys: Path, limits: Limits | None = None) -> Iterator[HttpServer]:
+def serving_with(keys: Path, limits: Limits | None = None, handler: Handler = echo) -> Iterator[HttpServer]:
     certificate, key = str(keys / "certificate.pem"), str(keys / "key.pem")
     server = HttpServer("127.0.0.1", 0, certificate=certificate, key=key, limits=limits)
-    server.routes([a_route(options=HttpOptions(certificate=certificate, key=key))])
+    server.routes([a_route("/orders", handler, HttpOptions(certificate=certificate, key=key))])
     server.start()
     try:
         yield server
@@ -68,6 +62,26 @@ def test_what_is_not_http_is_refused_over_tls_too(server: HttpServer, keys: Path
         answer = b"".join(iter(lambda: client.recv(1000), b""))
 
     assert answer.startswith(b"HTTP/1.1 400 ")
+
+
+@pytest.mark.parametrize(("reads", "outcome"), [(True, "sent"), (False, "lost")])
+@pytest.mark.parametrize("line", ["X: 1", "Connection: close"])
+def test_an_answer_over_tls_is_sent_if_its_client_reads_it(keys: Path, reads: bool, outcome: str, line: str) -> None:
+    outcomes: queue.Queue[str] = queue.Queue()
+
+    async def handler(_: Request) -> Answer:
+        return Answer(200, b"x" * 20_000_000, sent=lambda: outcomes.put("sent"), lost=lambda: outcomes.put("lost"))
+
+    trusting = ssl.create_default_context(cafile=str(keys / "certificate.pem"))
+    with serving_with(keys, handler=handler) as server:
+        raw = socket.create_connection(("127.0.0.1", server.port), timeout=DEADLINE)
+        with trusting.wrap_socket(raw, server_hostname="127.0.0.1") as client:
+            client.sendall(post(b"1", "/orders", line))
+            received = len(client.recv(1000))
+            while reads and received < 20_000_000:
+                received += len(client.recv(1_000_000))
+
+        assert outcomes.get(timeout=DEADLINE) == outcome
 
 
 @pytest.mark.parametrize(("data", "head_seconds"), [(b"", 0.1), (post(), 600)])

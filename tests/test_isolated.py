@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
+import psycopg
 import pytest
 
 from box import NOW
@@ -119,6 +120,33 @@ def test_request_is_published_by_a_process_that_published_before_anybody_waited(
 
     with isolated(agent) as instance, pytest.raises(TimeoutError):
         asyncio.run(ask(agent, instance, lambda: None, timeout=0.1))
+
+
+def test_request_that_is_not_published_in_time_is_given_up_and_leaves_nothing_waiting(agent: UnluckyAgent) -> None:
+    host = agent.hosts()["Default"]
+    first, second = (Interchange(None, None, host, (a_message(agent, {"Region": "NO"}),)) for _ in range(2))
+
+    async def ask_in_vain(instance: IsolatedInstance) -> None:
+        with pytest.raises(TimeoutError):
+            await instance.request(first, "Ask.response", timeout=0.1)
+        await asyncio.to_thread(until, lambda: waits_for_a_lock(agent.database))
+        with pytest.raises(TimeoutError):
+            await instance.request(second, "Ask.response", timeout=0.1)
+
+    with isolated(agent) as instance:
+        with psycopg.connect(agent.database) as other:
+            other.execute("LOCK TABLE crossdock.message")
+            asyncio.run(asyncio.wait_for(ask_in_vain(instance), 60))
+
+        until(lambda: bool(rows(agent.database, "SELECT FROM queue")))
+        until(lambda: stranded(agent) == [])
+        instance._publisher.publish(Interchange(None, None, host, (a_message(agent, {"Region": "NO"}),)))
+        published = {id_ for (id_,) in rows(agent.database, "SELECT id FROM message")}
+        assert (first.messages[0].id in published, second.messages[0].id in published) == (True, False)
+
+
+def waits_for_a_lock(database: str) -> bool:
+    return bool(rows(database, "SELECT FROM pg_locks WHERE NOT granted"))
 
 
 def test_instance_that_could_not_be_started_is_started_the_next_time(agent: UnluckyAgent) -> None:

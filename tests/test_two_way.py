@@ -267,16 +267,26 @@ def test_address_that_is_taken_is_served_as_soon_as_it_is_free(office: Opened, m
     assert ask(at, path="tell").status_code == 202
 
 
-def reachable(at: int) -> bool:
+def reachable(at: int, path: str = "tell") -> bool:
     try:
-        ask(at, path="tell")
+        ask(at, path=path)
     except httpx.TransportError:
         return False
     return True
 
 
+@pytest.mark.parametrize(
+    ("found_dead_first", "suspended"),
+    [(True, ("unrouted", None)), (False, ("response", "Ask.response"))],
+    ids=["found dead before the response", "found dead after the response"],
+)
 def test_response_for_a_process_that_died_is_suspended(
-    database: str, shop: Partner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    database: str,
+    shop: Partner,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    found_dead_first: bool,
+    suspended: tuple[str, str | None],
 ) -> None:
     monkeypatch.setattr(queues, "_DEAD_GRACE", timedelta(0))
     asked, go = Event(), Event()
@@ -293,19 +303,27 @@ def test_response_for_a_process_that_died_is_suspended(
     command = [str(Path(sys.executable).with_name("crossdock")), "host", "--database", database]
     with subprocess.Popen([*command, "Default"]) as waiting, subprocess.Popen([*command, "Sending"]) as sending:
         try:
-            until(lambda: reachable(at))
+            until(lambda: reachable(at, path="none"))
             with ThreadPoolExecutor(1) as client:
                 answer = client.submit(ask, at)
                 assert asked.wait(60)
                 waiting.send_signal(signal.SIGKILL)
                 with pytest.raises(httpx.TransportError):
                     answer.result(60)
-            go.set()
+            if not found_dead_first:
+                go.set()
+                until(lambda: count(database, "queue") + count(database, "suspended") == 1)
             with office.open():
-                until(lambda: len(office.suspended()) == 2, 60)  # the request for /tell too: nobody wants it
-                kinds = {kind for kind, _ in office.suspended()}
+                eventually(lambda: count(database, "instance_subscription"), 0)
+                go.set()
+                eventually(office.suspended, [suspended])
+                office.settled()
         finally:
             waiting.kill()
             sending.terminate()
-    assert kinds <= {"unrouted", "response"}
+    assert office.suspended() == [suspended]
+    assert [row.type for row in office.agent.suspended()] == ["Receipt"]
+    left = {table: count(database, table) for table in ("queue", "claimed", "scheduled", "suspended")}
+    assert left == {"queue": 0, "claimed": 0, "scheduled": 0, "suspended": 1}
+    assert len(shop.requests) == 1
     assert unbalanced(database) == []

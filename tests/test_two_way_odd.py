@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +12,8 @@ import pytest
 
 from box import count
 from crossdock.errors import ApplicationError
-from office import free_port, written
+from http_client import post
+from office import eventually, free_port, written
 from partner import Partner
 from two_way import Opened, a_shop, application, ask, offices, shop_port
 from walk import until
@@ -60,6 +63,28 @@ def test_garbage_for_a_two_way_location_that_routes_failures_is_refused_at_once_
     assert (answer.status_code, answer.json()["error"][:20]) == (400, "the body is not JSON")
     until(lambda: list(written(running.folder / "failed").values()) == [b"no json"])
     assert (count(database, "instance_subscription"), shop.requests) == (0, [])
+
+
+@pytest.mark.parametrize("reads", [True, False])
+def test_large_answer_is_delivered_to_a_client_that_reads_it_and_suspended_for_one_that_hangs_up(
+    office: Opened, shop: Partner, database: str, reads: bool
+) -> None:
+    answer = json.dumps({"receipt": "1", "much": "x" * 12_000_000}).encode()
+    shop.respond = lambda _: (200, answer)
+    at = free_port()
+    running = office(application(at, shop_port(shop)))
+
+    with socket.create_connection(("127.0.0.1", at), timeout=60) as client:
+        client.sendall(post(b'{"id": "1"}', "/ask", "Connection: close"))
+        received = client.recv(1000)
+        while reads and (more := client.recv(1_000_000)):
+            received += more
+
+    if reads:
+        assert received.endswith(answer)
+    eventually(lambda: count(database, "claimed"), 0)
+    running.settled()
+    assert running.suspended() == ([] if reads else [("response", "Ask.response")])
 
 
 def test_two_locations_of_a_host_on_one_path_are_refused(office: Opened) -> None:

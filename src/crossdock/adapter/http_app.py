@@ -1,26 +1,36 @@
-"""From a request to its answer: finds the route, asks its guard, reads the body and waits for the handler."""
+"""From a request to its answer: finds the route, asks its guard, reads the body and waits for the handler.
+
+`http_answer.py` gives the answer to the client.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from email.utils import formatdate
 from typing import Any
 
-from crossdock.adapter.http_guard import RETRY_SOON, Answer, Guard, HttpOptions, RefusedError, failure, too_large
+from crossdock.adapter.http_answer import Client, ClientGoneError, Receive, Send, deliver, next_event, refuse
+from crossdock.adapter.http_guard import (
+    RETRY_SOON,
+    Admitted,
+    Answer,
+    Guard,
+    HttpOptions,
+    RefusedError,
+    Room,
+    failure,
+    too_large,
+)
 from crossdock.errors import ApplicationError, CrossdockError, TransientError
 
 HEAD_BYTES = 16 * 1024
-LINGER_SECONDS = 2.0
 
 logger = logging.getLogger(__name__)
 
-_OURS = {"connection", "content-length", "date", "transfer-encoding"}
 _FAILED = "the request could not be handled"
-_WITHOUT_BODY = {204, 304}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +48,6 @@ class Request:
 
 Handler = Callable[[Request], Awaitable[Answer]]
 _Scope = Mapping[str, Any]
-_Receive = Callable[[], Awaitable[Mapping[str, Any]]]
-_Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +59,11 @@ class Route:
     handler: Handler
 
 
-class ClientGoneError(Exception):
-    """Nobody is there to answer."""
-
-
 class HttpApp:
     """The ASGI application of one address. Any thread may replace the routes."""
 
-    def __init__(self) -> None:
+    def __init__(self, room: Room) -> None:
+        self._room = room
         self._routes: Mapping[str, tuple[Route, Guard]] = {}
 
     def replace(self, routes: Sequence[Route]) -> None:
@@ -71,29 +76,35 @@ class HttpApp:
                 )
             _, guard = self._routes.get(route.path, (None, None))
             same = guard is not None and guard.options == route.options
-            served[route.path] = (route, guard if guard is not None and same else Guard(route.options))
+            served[route.path] = (route, guard if guard is not None and same else Guard(route.options, self._room))
         self._routes = served
 
-    async def __call__(self, scope: _Scope, receive: _Receive, send: _Send) -> None:
+    async def __call__(self, scope: _Scope, receive: Receive, send: Send) -> None:
         """Answer one request, whatever happens: what escapes from here becomes a traceback."""
         headers = _headers(scope)
+        client: Client = scope["state"]["client"]
         with suppress(ClientGoneError):
             try:
-                await _deliver(send, await self._answer(scope, headers, receive))
+                answer = await self._answer(scope, headers, receive)
             except RefusedError as refused:
-                await _refuse(receive, send, refused.answer, headers)
+                await refuse(client, receive, send, refused.answer, headers)
+                return
             except asyncio.CancelledError:
                 # Only the server cancels, where it stops: the answer is the last thing this task does.
-                await _send(send, failure(503, "the server is stopping: try again later", RETRY_SOON))
+                answer = failure(503, "the server is stopping: try again later", RETRY_SOON)
+            await deliver(client, send, answer)
 
-    async def _answer(self, scope: _Scope, headers: Mapping[str, str], receive: _Receive) -> Answer:
+    async def _answer(self, scope: _Scope, headers: Mapping[str, str], receive: Receive) -> Answer:
         _check_head(scope)
         route, guard = self._routes.get(scope["path"], (None, None))
         if route is None or guard is None:
             raise RefusedError(404, "nothing listens on this path")
-        with guard.admitted(scope["method"], headers) as user:
-            body = await _body(receive, route.options)
-            return await _handled(route, _request(scope, headers, body, user), receive)
+        client = scope["client"][0] if scope["client"] else ""
+        with guard.admitted(scope["method"], headers, client) as admitted:
+            body = await _body(receive, route.options, admitted)
+            query = scope["query_string"].decode("latin-1")
+            request = Request(scope["method"], scope["path"], query, headers, body, client, admitted.user)
+            return await _handled(route, request, receive)
 
 
 def _headers(scope: _Scope) -> dict[str, str]:
@@ -111,37 +122,23 @@ def _check_head(scope: _Scope) -> None:
         raise RefusedError(431, f"the head of the request is larger than {HEAD_BYTES} bytes")
 
 
-def _request(scope: _Scope, headers: Mapping[str, str], body: bytes, user: str | None) -> Request:
-    client = scope["client"][0] if scope["client"] else ""
-    query = scope["query_string"].decode("latin-1")
-    return Request(scope["method"], scope["path"], query, headers, body, client, user)
-
-
-async def _body(receive: _Receive, options: HttpOptions) -> bytes:
-    pieces: list[bytes] = []
-    size = 0
+async def _body(receive: Receive, options: HttpOptions, admitted: Admitted) -> bytes:
+    body = bytearray()
     try:
         async with asyncio.timeout(options.read_timeout):
             while True:
-                event = await _next(receive)
-                pieces.append(event["body"])
-                size += len(event["body"])
-                if size > options.maximum_size:
+                event = await next_event(receive)
+                if len(body) + len(event["body"]) > options.maximum_size:
                     raise too_large(options.maximum_size)
+                admitted.hold(len(event["body"]))
+                body += event["body"]
                 if not event["more_body"]:
-                    return b"".join(pieces)
+                    return bytes(body)
     except TimeoutError:
         raise RefusedError(408, f"the body did not come within {options.read_timeout:g} seconds") from None
 
 
-async def _next(receive: _Receive) -> Mapping[str, Any]:
-    event = await receive()
-    if event["type"] == "http.disconnect":
-        raise ClientGoneError
-    return event
-
-
-async def _handled(route: Route, request: Request, receive: _Receive) -> Answer:
+async def _handled(route: Route, request: Request, receive: Receive) -> Answer:
     """What the handler answers. It is cancelled if the client hangs up, and then nobody is answered."""
     task = asyncio.current_task()
     assert task is not None
@@ -172,57 +169,7 @@ async def _outcome(route: Route, request: Request) -> Answer:
     return failure(500, _FAILED)
 
 
-async def _until_gone(receive: _Receive) -> None:
+async def _until_gone(receive: Receive) -> None:
     with suppress(ClientGoneError):
         while True:
-            await _next(receive)
-
-
-async def _deliver(send: _Send, answer: Answer) -> None:
-    """Send it, and say so."""
-    try:
-        await _send(send, answer)
-    except BaseException:
-        answer.lost()
-        raise
-    answer.sent()
-
-
-async def _send(send: _Send, answer: Answer) -> None:
-    await send(_start(answer))
-    await send({"type": "http.response.body", "body": _carried(answer)})
-
-
-async def _refuse(receive: _Receive, send: _Send, answer: Answer, headers: Mapping[str, str]) -> None:
-    if "transfer-encoding" in headers or headers.get("content-length", "0").strip("0"):
-        await _send_and_close(receive, send, answer)
-    else:
-        await _send(send, answer)
-
-
-async def _send_and_close(receive: _Receive, send: _Send, answer: Answer) -> None:
-    """Answer a client that may still be sending: closing at once would reset the connection, and lose the answer."""
-    await send(_start(answer, (b"connection", b"close")))
-    await send({"type": "http.response.body", "body": _carried(answer), "more_body": True})
-    with suppress(TimeoutError, asyncio.CancelledError):
-        async with asyncio.timeout(LINGER_SECONDS):
-            while (await _next(receive))["more_body"]:
-                pass
-    await send({"type": "http.response.body", "body": b""})
-
-
-def _start(answer: Answer, *more: tuple[bytes, bytes]) -> dict[str, Any]:
-    return {"type": "http.response.start", "status": answer.status, "headers": [*_lines(answer), *more]}
-
-
-def _lines(answer: Answer) -> Iterator[tuple[bytes, bytes]]:
-    yield b"date", formatdate(usegmt=True).encode()
-    for name, value in answer.headers.items():
-        if name.lower() not in _OURS:
-            yield name.lower().encode("latin-1"), value.encode("latin-1")
-    if answer.status not in _WITHOUT_BODY:
-        yield b"content-length", str(len(answer.body)).encode()
-
-
-def _carried(answer: Answer) -> bytes:
-    return b"" if answer.status in _WITHOUT_BODY else answer.body
+            await next_event(receive)

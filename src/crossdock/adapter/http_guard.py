@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
@@ -21,6 +22,8 @@ from crossdock.adapter.secret import secret
 from crossdock.errors import TransientError
 
 logger = logging.getLogger(__name__)
+
+_MOST_CLIENTS = 10_000
 
 _Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _Word = Annotated[str, Field(min_length=1)]
@@ -97,33 +100,74 @@ class RefusedError(Exception):
         super().__init__(reason)
 
 
+class Room:
+    """For the bodies of all requests in progress in a process. Threads may share it."""
+
+    def __init__(self, most: int = 256 * 1024 * 1024) -> None:
+        self._most = most
+        self._held = 0
+        self._lock = Lock()
+
+    def take(self, size: int, mine: int, enough: int) -> bool:
+        """Whether a location that holds `mine` may have so many bytes more: up to `enough` it surely may, and beyond
+        that as long as it leaves the others as much as it has."""
+        with self._lock:
+            if mine + size > max(enough, self._most - self._held - size):
+                return False
+            self._held += size
+            return True
+
+    def give_back(self, size: int) -> None:
+        with self._lock:
+            self._held -= size
+
+
 class Guard:
     """Admits the requests of one location. Only the server's own thread may use it."""
 
-    def __init__(self, options: HttpOptions, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, options: HttpOptions, room: Room | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.options = options
+        self._room = room or Room()
         self._bucket = None if options.rate_limit is None else _Bucket(options.rate_limit, clock)
+        self._mistakes = _Mistakes(options.rate_limit, clock)
         self._in_progress = 0
+        self._held = 0
 
     @contextmanager
-    def admitted(self, method: str, headers: Mapping[str, str]) -> Iterator[str | None]:
-        """The user's name if there is one; RefusedError. The request is in progress until the end of the block."""
+    def admitted(self, method: str, headers: Mapping[str, str], client: str = "") -> Iterator[Admitted]:
+        """RefusedError if it is not. The request is in progress, and its body held, until the end of the block."""
         self._check_method(method)
-        user = self._authenticated(headers)
+        self._check_mistakes(client)
+        admitted = Admitted(self, self._authenticated(headers, client))
         self._check_size(headers)
         self._check_load()
         self._in_progress += 1
         try:
-            yield user
+            yield admitted
         finally:
             self._in_progress -= 1
+            self._held -= admitted.size
+            self._room.give_back(admitted.size)
+
+    def hold(self, size: int) -> None:
+        """So many bytes more of a body; RefusedError where there is no room for them."""
+        if not self._room.take(size, self._held, self.options.maximum_size):
+            raise RefusedError(503, "the requests in progress are too large together: try again later", RETRY_SOON)
+        self._held += size
 
     def _check_method(self, method: str) -> None:
         if method not in self.options.methods:
             allowed = ", ".join(self.options.methods)
             raise RefusedError(405, f"{method} is not allowed here: use {allowed}", {"Allow": allowed})
 
-    def _authenticated(self, headers: Mapping[str, str]) -> str | None:
+    def _check_mistakes(self, client: str) -> None:
+        """Before credentials are compared: whoever guesses them must not learn more by being quick."""
+        if self.options.api_keys or self.options.basic:
+            self._check_rate(self._mistakes.wait(client), "requests with wrong credentials")
+
+    def _authenticated(self, headers: Mapping[str, str], client: str) -> str | None:
         if not self.options.api_keys and not self.options.basic:
             return None
         try:
@@ -133,6 +177,7 @@ class Guard:
             logger.error("Credentials cannot be checked: %s", error)
             raise RefusedError(503, "credentials cannot be checked now: try again later", RETRY_SOON) from None
         if user is None and not has_key:
+            self._mistakes.add(client)
             challenge = {"WWW-Authenticate": 'Basic realm="crossdock", charset="UTF-8"'} if self.options.basic else {}
             raise RefusedError(401, "credentials are missing or wrong", challenge)
         return user
@@ -158,10 +203,28 @@ class Guard:
     def _check_load(self) -> None:
         if self._in_progress >= self.options.concurrency:
             raise RefusedError(503, "too many requests are in progress: try again later", RETRY_SOON)
-        wait = self._bucket.take() if self._bucket else 0
+        if self._bucket:
+            self._check_rate(self._bucket.wait(), "requests")
+            self._bucket.take()
+
+    def _check_rate(self, wait: float, of: str) -> None:
         if wait > 0:
             after = {"Retry-After": str(math.ceil(wait))}
-            raise RefusedError(429, f"no more than {self.options.rate_limit:g} requests per second are taken", after)
+            raise RefusedError(429, f"no more than {self.options.rate_limit:g} {of} per second are taken", after)
+
+
+@dataclass(slots=True)
+class Admitted:
+    """A request in progress, by a user who may have a name."""
+
+    _guard: Guard
+    user: str | None
+    size: int = 0
+
+    def hold(self, size: int) -> None:
+        """So many bytes more of its body; RefusedError where there is no room for them."""
+        self._guard.hold(size)
+        self.size += size
 
 
 RETRY_SOON: Mapping[str, str] = {"Retry-After": "1"}
@@ -181,15 +244,38 @@ class _Bucket:
         self._tokens = self._size = max(1.0, rate)
         self._filled_at = clock()
 
-    def take(self) -> float:
-        """Zero if there was a token, else the seconds until there is one."""
+    def wait(self) -> float:
+        """Zero if there is a token, else the seconds until there is one."""
         now = self._clock()
         self._tokens = min(self._size, self._tokens + (now - self._filled_at) * self._rate)
         self._filled_at = now
-        if self._tokens < 1:
-            return (1 - self._tokens) / self._rate
+        return max(0.0, (1 - self._tokens) / self._rate)
+
+    def take(self) -> None:
         self._tokens -= 1
-        return 0
+
+
+class _Mistakes:
+    """Wrong credentials, by the address of the client: one who has only wrong ones does not keep out the others."""
+
+    def __init__(self, rate: float | None, clock: Callable[[], float]) -> None:
+        self._rate = rate
+        self._clock = clock
+        self._buckets: dict[str, _Bucket] = {}
+
+    def wait(self, client: str) -> float:
+        """The seconds until this client may try again; zero without a rate."""
+        bucket = self._buckets.get(client)
+        return 0 if bucket is None else bucket.wait()
+
+    def add(self, client: str) -> None:
+        if self._rate is None:
+            return
+        bucket = self._buckets.pop(client, None) or _Bucket(self._rate, self._clock)
+        bucket.take()
+        self._buckets[client] = bucket  # at the end: the one that is forgotten has made none for long
+        if len(self._buckets) > _MOST_CLIENTS:
+            del self._buckets[next(iter(self._buckets))]
 
 
 def _same(given: str, expected: str) -> bool:

@@ -21,7 +21,7 @@ from uvicorn.server import ServerState
 from crossdock.adapter.http_address import HttpAddress, parse_address
 from crossdock.adapter.http_app import HEAD_BYTES, Handler, HttpApp, Request, Route
 from crossdock.adapter.http_connection import Connection, Limits
-from crossdock.adapter.http_guard import Answer, HttpOptions
+from crossdock.adapter.http_guard import Answer, HttpOptions, Room
 from crossdock.errors import ApplicationError, TransientError
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "HttpServer",
     "Limits",
     "Request",
+    "Room",
     "Route",
     "parse_address",
 ]
@@ -41,12 +42,16 @@ logger = logging.getLogger(__name__)
 _BACKLOG = 4096
 _OTHER_FILES = 512  # descriptors left to the rest of the process
 _MANY_FILES = 65536
+_CLOSE_SECONDS = 1.0
 _CANCEL_SECONDS = 1.0
 _PAUSE_SECONDS = 0.5
 
 
 class HttpServer:
-    """Listens on one address and hands requests to its routes. Threads may share it; handlers run on its event loop."""
+    """Listens on one address and hands requests to its routes. Threads may share it; handlers run on its event loop.
+
+    Servers of one process share the `room` for bodies.
+    """
 
     def __init__(
         self,
@@ -56,13 +61,14 @@ class HttpServer:
         certificate: str | None = None,
         key: str | None = None,
         limits: Limits | None = None,
+        room: Room | None = None,
     ) -> None:
         self.port = port
         self._host = host
         self._certificate = certificate
         self._key = key
         self._limits = limits or Limits()
-        self._app = HttpApp()
+        self._app = HttpApp(room or Room())
         self._lock = threading.Lock()
         self._running: _Running | None = None
 
@@ -89,12 +95,24 @@ class HttpServer:
                 )
         self._app.replace(routes)
 
+    def is_running(self) -> bool:
+        """Until it is stopped, or closed and its last request has ended."""
+        with self._lock:
+            return self._running is not None and self._running.is_alive()
+
+    def close(self, seconds: float = 10) -> None:
+        """Take no new requests; those in progress have so long, which is not waited for. Others may listen now."""
+        with self._lock:
+            if self._running is not None:
+                self._running.close(seconds)
+
     def stop(self, seconds: float = 10) -> None:
         """Take no new requests, wait so long for those in progress, then cancel them; nothing if it does not run."""
         with self._lock:
             running, self._running = self._running, None
             if running is not None:
-                running.stop(seconds)
+                running.close(seconds)
+                running.join(seconds)
 
     def _context(self) -> ssl.SSLContext | None:
         if self._certificate is None:
@@ -137,6 +155,7 @@ class _Running:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping = asyncio.Event()
         self._ready = threading.Event()
+        self._closed = threading.Event()
         self._name = f"The http server on port {listener.getsockname()[1]}"
         self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
 
@@ -146,11 +165,17 @@ class _Running:
         if self._loop is None:
             raise TransientError(f"{self._name} cannot start: see the log for the reason")
 
-    def stop(self, seconds: float) -> None:
+    def close(self, seconds: float) -> None:
         self._patience = seconds
         with suppress(RuntimeError):  # the loop is closed already
             assert self._loop is not None
             self._loop.call_soon_threadsafe(self._stopping.set)
+        self._closed.wait(_CLOSE_SECONDS)
+
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def join(self, seconds: float) -> None:
         self._thread.join(seconds + 4 * _CANCEL_SECONDS)
         if self._thread.is_alive():
             logger.error("%s has stopped, but some of its handlers go on though they were cancelled", self._name)
@@ -162,6 +187,7 @@ class _Running:
             logger.exception("%s has ended", self._name)
         finally:
             self._listener.close()
+            self._closed.set()
             self._ready.set()
 
     async def _serve(self) -> None:
@@ -172,6 +198,7 @@ class _Running:
         await self._stopping.wait()
         self._loop.remove_reader(self._listener)
         self._listener.close()
+        self._closed.set()
         await self._finish()
 
     def _accept(self) -> None:
@@ -211,7 +238,7 @@ class _Running:
             # asyncio sets it only where the socket names its protocol, and those of create_server do not.
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: Connection(self._config, self._state, self._limits, {}),
+                lambda: Connection(self._config, self._state, self._limits),
                 client,
                 ssl=self._context,
                 ssl_handshake_timeout=seconds,
@@ -242,7 +269,8 @@ class _Running:
         while self._state.connections and asyncio.get_running_loop().time() < deadline:
             await asyncio.sleep(0.01)  # the last answers are being written
         for connection in list(self._state.connections):
-            connection.transport.abort()
+            assert isinstance(connection, Connection)
+            connection.hang_up()
         await asyncio.sleep(0)
 
 

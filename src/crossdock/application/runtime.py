@@ -311,7 +311,7 @@ class Runtime:
                 return
             hosts = self._agent.hosts()
             mine = {id_ for name, id_ in hosts.items() if self._host_names is None or name in self._host_names}
-            enabled = locations_at_work(self._agent.locations())
+            enabled = locations_at_work(self._agent.locations(), time_limit=self._settings.time_limit)
             self._locations = {id_: each for id_, each in enabled.items() if not each.is_pushed}
             self._pushed = {id_: each for id_, each in enabled.items() if each.is_pushed and each.host_id in mine}
             self._disabled = locations_at_work(self._agent.locations(enabled=False))

@@ -6,10 +6,9 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 
 from crossdock.adapter.http_receive import HttpReceiveAdapter
-from crossdock.adapter.http_server import HttpServer, Route
+from crossdock.adapter.http_server import HttpServer, Room, Route
 from crossdock.errors import CrossdockError
 from crossdock.host.isolated import IsolatedInstance
 from crossdock.host.publisher import Publisher
@@ -18,9 +17,9 @@ from crossdock.pipeline.build_send import send_pipeline
 from crossdock.receive.express import HttpLocation
 from crossdock.receive.interchange import Interchange
 from crossdock.receive.location import ReceiveLocation
+from crossdock.receive.threads import PipelineThreads
 
 _TRY_AGAIN_SECONDS = 5.0
-_THREADS = 8
 
 logger = logging.getLogger(__name__)
 
@@ -33,8 +32,10 @@ class HttpServers:
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
         self._publisher = Publisher(agent)
-        self._executor = ThreadPoolExecutor(_THREADS, "receive")
+        self._room = Room()
+        self._threads: dict[int, PipelineThreads] = {}
         self._servers: dict[Address, HttpServer] = {}
+        self._closed: list[HttpServer] = []
         self._isolated: dict[int, IsolatedInstance] = {}
         self._serving: Mapping[int, ReceiveLocation] | None = None
         self._failing: dict[Address, float] = {}
@@ -45,11 +46,12 @@ class HttpServers:
     def stop(self) -> None:
         """No new requests; those in progress get their answers, for a while."""
         for server in self._servers.values():
+            server.close()
+        for server in [*self._servers.values(), *self._closed]:
             server.stop()
         for isolated in self._isolated.values():
             isolated.stop()
         self._publisher.stop()
-        self._executor.shutdown()
 
     def check(self) -> None:
         """Raise what ended an isolated instance, if anything did."""
@@ -65,7 +67,9 @@ class HttpServers:
         for location in locations.values():
             wanted[_address(location)].append(location)
         for address in set(self._servers) - set(wanted):
-            self._servers.pop(address).stop()
+            self._servers[address].close()
+            self._closed = [each for each in self._closed if each.is_running()] + [self._servers.pop(address)]
+        self._threads = {id_: threads for id_, threads in self._threads.items() if id_ in locations}
         self._failing = {}
         for address, mine in wanted.items():
             try:
@@ -77,7 +81,8 @@ class HttpServers:
 
     def _serve(self, address: Address, locations: Iterable[ReceiveLocation]) -> None:
         host, port, certificate, key = address
-        server = self._servers.get(address) or HttpServer(host, port, certificate=certificate, key=key)
+        server = self._servers.get(address)
+        server = server or HttpServer(host, port, certificate=certificate, key=key, room=self._room)
         server.routes([self._route(location) for location in _first_on_each_path(locations)])
         server.start()
         self._servers[address] = server
@@ -90,10 +95,15 @@ class HttpServers:
             self._publish,
             self._responder(location.host_id),
             self._agent.message_id,
-            self._executor,
+            self._threads_of(location),
             timeout=adapter.options.timeout,
         )
         return Route(adapter.address.path, adapter.options, handler.handle)
+
+    def _threads_of(self, location: ReceiveLocation) -> PipelineThreads:
+        """The same as before: those that are lost stay so though the location is changed."""
+        made = PipelineThreads(location.definition.name, location.time_limit)
+        return self._threads.setdefault(location.id, made)
 
     async def _publish(self, interchange: Interchange) -> None:
         await self._publisher.publish_soon(interchange)

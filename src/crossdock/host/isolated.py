@@ -12,6 +12,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from queue import SimpleQueue
@@ -116,7 +117,7 @@ class IsolatedInstance:
             self._problem = error
 
     async def request(self, interchange: Interchange, service: str, *, timeout: float) -> HeldResponse:
-        """Publish a request together with the subscription for its response, and wait for that."""
+        """Publish a request together with the subscription for its response; TimeoutError if it takes too long."""
         if not self._ready.is_set() or service not in self.services:
             raise TransientError("The MessageBox cannot be reached.")
         waiting = uuid4()
@@ -125,27 +126,28 @@ class IsolatedInstance:
             instance = self._living
             self._waiting[waiting] = future
         asking = self._awaiting(interchange, service, waiting, instance)
-        publishing = asyncio.ensure_future(self._publisher.publish_soon(asking))
+        publishing = self._publisher.submit(asking)
         response: HeldResponse | None = None
         try:
-            published = await asyncio.shield(publishing)
-            refused = [why for message in interchange.messages if (why := published.refused.get(message.id))]
-            if refused:
-                raise NoAnswerError(refused[0])
-            response = await asyncio.wait_for(future, timeout)
+            async with asyncio.timeout(timeout):
+                published = await asyncio.wrap_future(publishing)
+                refused = [why for message in interchange.messages if (why := published.refused.get(message.id))]
+                if refused:
+                    raise NoAnswerError(refused[0])
+                response = await future
             return response
         finally:
             with self._lock:
                 self._waiting.pop(waiting, None)
             if response is None and future.done() and not future.cancelled() and future.exception() is None:
                 future.result().lost()
+            publishing.cancel()  # what has not begun is not published, nor kept, for somebody who is gone
             # Not before it is published: what is to be ended must be there.
             publishing.add_done_callback(lambda done: self._end(waiting, done))
 
-    def _end(self, waiting: UUID, published: asyncio.Future[Published]) -> None:
+    def _end(self, waiting: UUID, published: Future[Published]) -> None:
         # Also if that failed: what failed may be hearing that it is committed.
         if not published.cancelled():
-            published.exception()
             self._done.put(_Done(waiting))
 
     def _awaiting(self, interchange: Interchange, service: str, waiting: UUID, instance: int) -> Interchange:

@@ -1,22 +1,34 @@
-"""Publishes what many ask for at the same time together: one transaction for all that has come in meanwhile."""
+"""Publishes what many ask for at the same time together: one transaction for all that has come in meanwhile.
+
+All, as far as it is not too much for one transaction, by number or by bytes.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass, replace
 from queue import SimpleQueue
 from threading import Thread
 
 from crossdock.errors import TransientError
+from crossdock.message.message import Part
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.rows import Published
 from crossdock.receive.interchange import Interchange
 
 _MOST_TOGETHER = 200
+_MOST_BYTES = 16 * 1024 * 1024
 _STOPPED = "This process is stopping."
 
-_Asked = tuple[Interchange, Future[Published]]
+
+@dataclass(slots=True)
+class _Asked:
+    """What somebody wants to be published; nothing any more if that was cancelled before it had begun."""
+
+    interchange: Interchange
+    future: Future[Published]
 
 
 class Publisher:
@@ -36,44 +48,57 @@ class Publisher:
 
     def publish(self, interchange: Interchange) -> Published:
         """Done when it is committed; the counts are those of all that were published with it."""
-        return self._submit(interchange).result()
+        return self.submit(interchange).result()
 
     async def publish_soon(self, interchange: Interchange) -> Published:
         """The same for event loops. Whoever is cancelled before it has begun publishes nothing."""
-        return await asyncio.wrap_future(self._submit(interchange))
+        return await asyncio.wrap_future(self.submit(interchange))
 
-    def _submit(self, interchange: Interchange) -> Future[Published]:
-        future: Future[Published] = Future()
-        self._asked.put((interchange, future))
-        return future
+    def submit(self, interchange: Interchange) -> Future[Published]:
+        """The same for whoever asks later. It can be cancelled until it has begun, and is not kept then."""
+        asked = _Asked(interchange, Future())
+        asked.future.add_done_callback(lambda done: _forget(asked) if done.cancelled() else None)
+        self._asked.put(asked)
+        return asked.future
 
     def _run(self) -> None:
         while (first := self._asked.get()) is not None:
-            together = [first]
-            while len(together) < _MOST_TOGETHER and not self._asked.empty():
+            together, size = [first], _size(first.interchange)
+            while len(together) < _MOST_TOGETHER and size < _MOST_BYTES and not self._asked.empty():
                 following = self._asked.get()
                 if following is None:
                     self._asked.put(None)
                     break
                 together.append(following)
-            self._publish([each for each in together if each[1].set_running_or_notify_cancel()])
+                size += _size(following.interchange)
+            self._publish([each for each in together if each.future.set_running_or_notify_cancel()])
         while not self._asked.empty():
             left = self._asked.get()
-            if left is not None and left[1].set_running_or_notify_cancel():
-                left[1].set_exception(TransientError(_STOPPED))
+            if left is not None and left.future.set_running_or_notify_cancel():
+                left.future.set_exception(TransientError(_STOPPED))
 
     def _publish(self, together: Sequence[_Asked]) -> None:
         if not together:
             return
         try:
-            published = self._agent.publish([interchange for interchange, _ in together])
+            published = self._agent.publish([each.interchange for each in together])
         except Exception as error:
             if isinstance(error, TransientError) or len(together) == 1:
-                for _, future in together:
-                    future.set_exception(error)
+                for each in together:
+                    each.future.set_exception(error)
             else:
                 for each in together:  # one of them is to blame, and only that one fails
                     self._publish([each])
             return
-        for _, future in together:
-            future.set_result(published)
+        for each in together:
+            each.future.set_result(published)
+
+
+def _forget(asked: _Asked) -> None:
+    asked.interchange = replace(asked.interchange, messages=(), failures=())
+
+
+def _size(interchange: Interchange) -> int:
+    """The bytes of all its bodies; what is streamed is not held in memory."""
+    messages = [*interchange.messages, *(failure.message for failure in interchange.failures)]
+    return sum(len(part.body) for message in messages for part in message.parts if isinstance(part, Part))

@@ -5,10 +5,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -20,6 +18,7 @@ from crossdock.message.property import Value
 from crossdock.pipeline.send import SendPipeline
 from crossdock.receive.interchange import Interchange
 from crossdock.receive.location import ReceiveLocation
+from crossdock.receive.threads import PipelineThreads
 
 ANSWERED = "HTTP.ContentType"
 _BYTES = "application/octet-stream"
@@ -59,7 +58,7 @@ class HttpLocation:
         publish: Callable[[Interchange], Awaitable[None]],
         responder: Responder,
         ids: Callable[[], MessageId],
-        executor: Executor,
+        threads: PipelineThreads,
         *,
         timeout: float,
     ) -> None:
@@ -68,13 +67,12 @@ class HttpLocation:
         self._publish = publish
         self._responder = responder
         self._ids = ids
-        self._executor = executor
+        self._threads = threads
         self._timeout = timeout
 
     async def handle(self, request: Request) -> Answer:
         """202 once the messages are committed; two-way, the response. What is no message is refused, and not kept."""
-        loop = asyncio.get_running_loop()
-        interchange = await loop.run_in_executor(self._executor, self._received, request)
+        interchange = await self._threads.run(lambda: self._received(request))
         if not interchange.messages:
             reasons = [failure.reason for failure in interchange.failures]
             return _error(400, _of_body(reasons[0]) if reasons else "there is no message in it")
@@ -113,15 +111,17 @@ class HttpLocation:
         except TimeoutError:
             return _error(504, f"there was no answer within {self._timeout:g} s")
         try:
-            loop = asyncio.get_running_loop()
-            outgoing = await loop.run_in_executor(self._executor, self._response.execute, response.message)
-            body = await loop.run_in_executor(self._executor, lambda: outgoing.body)
+            outgoing, body = await self._threads.run(lambda: self._outgoing(response.message))
             return Answer(200, body, _answer_headers(outgoing), sent=response.sent, lost=response.lost)
         except BaseException as error:
             response.lost()
             if isinstance(error, CrossdockError) and not isinstance(error, TransientError):
                 return _error(502, f"the answer cannot be used: {error}")
             raise
+
+    def _outgoing(self, response: Message) -> tuple[Message, bytes]:
+        outgoing = self._response.execute(response)
+        return outgoing, outgoing.body
 
 
 def response_service(port: str) -> str:

@@ -20,7 +20,8 @@ class OutOfTimeError(BaseException):
 def time_limit(seconds: float) -> Iterator[None]:
     """Raise OutOfTimeError inside the block after so many seconds, again every second until the block is left.
 
-    By a signal, and so in the main thread only; elsewhere nothing is limited. Code in C is interrupted when it returns.
+    By a signal, and so in the main thread only; elsewhere `threads.py` limits it. Code in C is interrupted when it
+    returns.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

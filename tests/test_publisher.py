@@ -1,0 +1,65 @@
+"""Publishing together what came in meanwhile: no transaction has more than a bounded number of messages or bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+
+import pytest
+
+from crossdock.host import publisher as host_publisher
+from crossdock.host.publisher import Publisher
+from crossdock.message.message import Part
+from crossdock.messagebox.agent import Agent
+from crossdock.messagebox.rows import Published
+from crossdock.receive.interchange import Interchange
+from express import a_message, deploy, port
+from walk import until
+
+
+class HeldAgent(Agent):
+    """Begins when it is told to; remembers how many interchanges each transaction had."""
+
+    def __init__(self, database: str) -> None:
+        super().__init__(database)
+        self.go = Event()
+        self.together: list[int] = []
+
+    def publish(self, interchanges: Sequence[Interchange], *, location_epoch: int | None = None) -> Published:
+        self.together.append(len(interchanges))
+        assert self.go.wait(60)
+        return super().publish(interchanges, location_epoch=location_epoch)
+
+
+@pytest.fixture
+def agent(database: str) -> Iterator[HeldAgent]:
+    with HeldAgent(database) as made:
+        deploy(made, port("A", "Region = 'NO'"))
+        yield made
+
+
+@pytest.mark.parametrize(
+    ("size", "together"), [(10, [1, 5, 1]), (400, [1, 3, 3]), (5_000, [1] * 7)], ids=["small", "large", "huge"]
+)
+def test_transaction_is_bounded_by_messages_and_by_bytes(
+    agent: HeldAgent, size: int, together: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host_publisher, "_MOST_TOGETHER", 5)
+    monkeypatch.setattr(host_publisher, "_MOST_BYTES", 1000)
+    messages = [a_message(agent, {"Region": "NO"}, parts=[Part("body", b"x" * size)]) for _ in range(7)]
+    interchanges = [Interchange(None, None, agent.hosts()["Default"], (message,)) for message in messages]
+    publisher = Publisher(agent)
+    publisher.start()
+
+    with ThreadPoolExecutor(7) as askers:
+        first = askers.submit(publisher.publish, interchanges[0])
+        until(lambda: agent.together == [1])
+        others = [askers.submit(publisher.publish, each) for each in interchanges[1:]]
+        until(lambda: publisher._asked.qsize() == 6)
+        agent.go.set()
+        for each in [first, *others]:
+            each.result(60)
+    publisher.stop()
+
+    assert agent.together == together
