@@ -28,7 +28,7 @@ from crossdock.messagebox.agent import Agent
 from crossdock.receive.interchange import IntakeItem
 from crossdock.receive.time_limit import TIME_LIMIT_SECONDS
 
-_TRIGGER = "200 milliseconds"
+_TRIGGER = "100 milliseconds"
 _FAILURES_IN_A_ROW = 5
 _FINISH_SECONDS = 3.0
 
