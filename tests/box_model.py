@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Literal
 from uuid import UUID
@@ -142,6 +142,7 @@ class Model:
     alive: set[int] = field(default_factory=set)
     leases: dict[int, int] = field(default_factory=dict)
     blocked: dict[int, datetime] = field(default_factory=dict)
+    held_at: dict[int, datetime] = field(default_factory=dict)
     delivered: Counter[str] = field(default_factory=Counter)
 
     # Who wants what
@@ -254,12 +255,14 @@ class Model:
             reference.place, reference.holder = "claimed", instance
 
     def claim_line(self, host: str, instance: int, limit: int, now: datetime) -> list[Reference]:
-        """The first references of the first line with work that nobody holds and that is not blocked, in order."""
+        """The first references of the line with work that waits longest, is not blocked and nobody holds, in order."""
         lines = {each.line for each in self.at(host, "queued") if each.line > 0} - self.leases.keys()
-        line = min((each for each in lines if each not in self.blocked or self.blocked[each] <= now), default=None)
-        if line is None:
+        open_ = [each for each in lines if each not in self.blocked or self.blocked[each] <= now]
+        if not open_:
             return []
+        line = min(open_, key=lambda each: (self.held_at.get(each, datetime.min.replace(tzinfo=UTC)), each))
         self.leases[line] = instance
+        self.held_at[line] = now
         self.blocked.pop(line, None)
         first = sorted((each for each in self.at(host, "queued") if each.line == line), key=by_sequence)[:limit]
         self.claim(first, instance)

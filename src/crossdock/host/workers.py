@@ -18,10 +18,11 @@ from threading import Event, Thread
 from crossdock.errors import TransientError
 from crossdock.host.flow import SLOW_SECONDS, Flow, Share, cut, share_size
 from crossdock.host.flows import Flows, Services
-from crossdock.host.outcome import Answer, BatchService, Outcome, Postpone, Retry, Service, Suspend
+from crossdock.host.lines import Lines
+from crossdock.host.outcome import Answer, BatchService, Outcome, Retry, Service, Suspend
 from crossdock.host.settler import Delivered, Settler
 from crossdock.messagebox.agent import Agent
-from crossdock.messagebox.rows import LineOutcome, Reference
+from crossdock.messagebox.rows import Reference
 
 _QUICK_WORKERS = 8  # where deliveries take no time, more only get in each other's way
 MOST_WORKERS = 1_024
@@ -69,7 +70,16 @@ class Workers:
         self._thread = thread
         self._ready: SimpleQueue[Share | None] = SimpleQueue()
         self._at_work: dict[int, Share] = {}
-        self._lines: set[int] = set()
+        self.lines = Lines(
+            agent,
+            host_id,
+            settler,
+            clock=clock,
+            deliver=self._deliver,
+            goes_on=self._goes_on,
+            settled=settled,
+            wake=wake,
+        )
         self._threads: list[Thread] = []
         self._pace = 1.0  # seconds for one delivery of a quick service, as it was last time
 
@@ -132,13 +142,7 @@ class Workers:
 
     def hand_over_line(self, instance: int, references: Sequence[Reference]) -> None:
         """Deliver these in their order, under the lease of their line."""
-        self._lines.add(references[0].line)
-        self._ready.put(Share(instance, references))
-
-    @property
-    def lines(self) -> Sequence[int]:
-        """Those in hand: their lease is not known to be given up."""
-        return list(self._lines)
+        self._ready.put(self.lines.hold(instance, references))
 
     def tend(self) -> None:
         """Now and then: let nobody wait behind a slow delivery, and have as many workers as are not held up."""
@@ -146,17 +150,18 @@ class Workers:
         for share in list(self._at_work.values()):
             if (current := share.current) is None:
                 continue
-            pace = self._pace if share.flow is None else share.flow.pace
-            if pace > _QUICK_SECONDS or current.line > 0:
+            line = max(0, current.line)
+            pace = self.lines.pace(line) if line else self._pace if share.flow is None else share.flow.pace
+            if pace > _QUICK_SECONDS or line:
                 count = self._count
-            waits = share.flow is not None and pace > _WAITS_SECONDS
+            waits = (share.flow is not None or bool(line)) and pace > _WAITS_SECONDS
             slow += waits
             if time.monotonic() - share.began <= SLOW_SECONDS:
                 continue
             slow += not waits
             if share.flow is not None:
                 share.flow.lags()
-            if share.flow is None and current.line == 0:
+            if share.flow is None and not line:
                 self._flows.slow(current.service_id, time.monotonic() - share.began)
                 self.hand_over(share.instance, share.take_rest())
             elif share.flow is not None and not share.flow.batches:
@@ -203,7 +208,7 @@ class Workers:
             share.began = time.monotonic()
             if share.references and share.references[0].line > 0:
                 self._at_work[number] = share
-                self._deliver_line(share)
+                self.lines.deliver(share)
             elif share.flow is None and self._became_slow(share):
                 self.hand_over(share.instance, share.take_rest())
             elif share.flow is None or share.flow.begin(share):
@@ -311,44 +316,6 @@ class Workers:
         except TransientError:
             return None
 
-    def _deliver_line(self, share: Share) -> None:
-        """In order, until one has to wait or stops the line, or the instance ends; then the lease is given up."""
-        completed: list[int] = []
-        suspended: list[tuple[int, str]] = []
-        failed: Retry | Postpone | None = None
-        stopped_by: tuple[int, str] | None = None
-        line = share.references[0].line
-        total = len(share.references)
-        tried = 0
-        while stopped_by is None and self._goes_on(share) and (reference := share.take()) is not None:
-            outcome = self._deliver(share.instance, reference)
-            if isinstance(outcome, Retry | Postpone):
-                failed = outcome
-                break
-            tried += 1
-            if isinstance(outcome, Suspend):
-                suspended.append((reference.sequence, outcome.reason))
-                stopped_by = (reference.sequence, outcome.reason) if outcome.stops else None
-            elif outcome is not None:
-                completed.append(reference.sequence)
-        rest = [reference.sequence for reference in (*share.references[tried:], *share.take_rest())]
-        settled = LineOutcome(
-            completed,
-            suspended,
-            failed=rest[0] if failed else None,
-            blocked_until=failed.at if failed else None,
-            reason=failed.reason if failed else stopped_by[1] if stopped_by else None,
-            untried=rest[1:] if failed else rest,
-            tried=isinstance(failed, Retry),
-            stopped_by=stopped_by[0] if stopped_by else None,
-            claims={reference.sequence: reference.claim for reference in share.references},
-        )
-        settle = partial(self._agent.settle_line, self._host_id, share.instance, line, settled, now=self._clock())
-        self._settler.persist(settle)
-        self._lines.discard(line)
-        self._settled(total)
-        self._wake()  # somebody may take the line again
-
     def _goes_on(self, share: Share) -> bool:
         """Where the lease is gone with the life of the instance, somebody else may be at work on the line."""
         return not self._stopping.is_set() and self._lives(share.instance)
@@ -372,7 +339,7 @@ class Workers:
         unstarted: defaultdict[int, list[int]] = defaultdict(list)
         for share in shares:
             if share.references and share.references[0].line > 0:
-                self._deliver_line(share)  # nothing is delivered any more, and the lease is given up
+                self.lines.deliver(share)  # nothing is delivered any more, and the lease is given up
             else:
                 unstarted[share.instance] += [reference.sequence for reference in share.references]
         for instance, sequences in unstarted.items():

@@ -296,8 +296,11 @@ CREATE TABLE ordered_line (
     held_by        integer,
     blocked_until  timestamptz,
     reason         text,
-    blocked_by     bigint
+    blocked_by     bigint,
+    held_at        timestamptz NOT NULL DEFAULT '-infinity'
 );
+CREATE INDEX ON ordered_line (host_id, held_at, service_id);
+COMMENT ON COLUMN ordered_line.held_at IS 'when it was taken last: the line that has waited longest is the next';
 COMMENT ON COLUMN ordered_line.blocked_by IS 'the suspended reference that has to be dealt with before the line goes on';
 COMMENT ON TABLE ordered_line IS 'the lease of each ordered service: one host instance at a time, nobody while it is blocked';
 
