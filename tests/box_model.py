@@ -318,8 +318,6 @@ class Model:
         dead = {each for each, theirs in self.registered.items() if theirs == host and each not in self.alive}
         known = self.registered.keys() - dead
         freed = [each for each in self.at(host, "claimed") if each.holder not in known]
-        for reference in freed:
-            reference.attempt += 1
         self.give_back(freed)
         lines = {service.id for service in self.services.values() if service.port.host == host}
         self.leases = {line: held for line, held in self.leases.items() if line not in lines or held in known}

@@ -27,12 +27,16 @@ _WORTHWHILE = 4  # claim more for it when one part in so many of its room is fre
 
 @dataclass(eq=False, slots=True)
 class Share:
-    """References to deliver one after the other, under the instance that claimed them."""
+    """References to deliver one after the other, under the instance that claimed them.
+
+    `careful` is the service or line of which no other share is delivered meanwhile, if it is a matter of care.
+    """
 
     instance: int
     references: Sequence[Reference]
     flow: Flow | None = None
     began: float = 0.0
+    careful: int = 0
     _next: int = 0
     _lock: Lock = field(default_factory=Lock)
 

@@ -16,10 +16,11 @@ from queue import Empty, SimpleQueue
 from threading import Event, Thread
 
 from crossdock.errors import TransientError
+from crossdock.host.careful import Careful, too_deadly
 from crossdock.host.flow import SLOW_SECONDS, Flow, Share, cut, share_size
 from crossdock.host.flows import Flows, Services
 from crossdock.host.lines import Lines
-from crossdock.host.outcome import Answer, BatchService, Outcome, Retry, Service, Suspend
+from crossdock.host.outcome import Answer, BatchService, Outcome, Retry, Service, StoppingService, Suspend
 from crossdock.host.settler import Delivered, Settler
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.rows import Reference
@@ -61,6 +62,7 @@ class Workers:
         self._services = services
         self._flows = Flows(services)
         self._settler = settler
+        self._careful = Careful(agent, stopping)
         self._count = count
         self._clock = clock
         self._stopping = stopping
@@ -104,8 +106,7 @@ class Workers:
                 free.append(reference)
             else:
                 restricted[reference.service_id].append(reference)
-        for share in cut(instance, free, share_size(self._pace)):
-            self._ready.put(share)
+        self._put(cut(instance, free, share_size(self._pace)))
         for service, mine in restricted.items():
             self._admit(service, instance, mine)
 
@@ -131,8 +132,7 @@ class Workers:
             caught_up = len(references) < room
         finally:
             shares = flow.refilled(instance, references, room, caught_up=caught_up)
-        for share in shares:
-            self._ready.put(share)
+        self._put(shares)
         return len(references)
 
     @property
@@ -142,7 +142,7 @@ class Workers:
 
     def hand_over_line(self, instance: int, references: Sequence[Reference]) -> None:
         """Deliver these in their order, under the lease of their line."""
-        self._ready.put(self.lines.hold(instance, references))
+        self._put([self.lines.hold(instance, references)])
 
     def tend(self) -> None:
         """Now and then: let nobody wait behind a slow delivery, and have as many workers as are not held up."""
@@ -173,6 +173,7 @@ class Workers:
                 self._ready.put(share)
             for excess in flow.excess():
                 self._settler.give_back(excess.instance, excess.references)
+                self._put(self._careful.end(excess))
         self._grow(min(MOST_WORKERS, count + slow))
 
     def share(self, instance: int, living: Sequence[int]) -> None:
@@ -190,10 +191,15 @@ class Workers:
             shares, rest = cut(instance, references, 1), references[:0]
         else:
             shares, rest = flow.admit(instance, references, self._flows.spare)
-        for share in shares:
-            self._ready.put(share)
+        self._put(shares)
         if rest:
             self._settler.give_back(instance, rest)
+
+    def _put(self, shares: Sequence[Share]) -> None:
+        """To be begun by a worker, except what has to wait until it may be delivered with care."""
+        for share in shares:
+            for each in self._careful.admit(share) if not share.careful else [share]:
+                self._ready.put(each)
 
     # Delivering
 
@@ -214,7 +220,10 @@ class Workers:
             elif share.flow is None or share.flow.begin(share):
                 self._at_work[number] = share
                 self._deliver_share(share)
+            else:
+                continue  # it waits in its flow
             self._at_work.pop(number, None)
+            self._put(self._careful.end(share))
 
     def _became_slow(self, share: Share) -> bool:
         """Whether a service in it has got a flow since it was cut: the rest of its messages must not hold us up too."""
@@ -225,7 +234,7 @@ class Workers:
         began = time.monotonic()
         delivered: list[Delivered] = []
         count = 0
-        if share.flow is not None and (batch := self._deliver_batch(share)) is not None:
+        if share.flow is not None and not share.careful and (batch := self._deliver_batch(share)) is not None:
             count, delivered = len(share.references), batch
         else:
             while (reference := share.take()) is not None:
@@ -285,6 +294,15 @@ class Workers:
 
     def _deliver(self, instance: int, reference: Reference) -> Outcome | None:
         """What is left to be recorded; None if it is settled already."""
+        if not reference.deaths:
+            return self._deliver_now(instance, reference)
+        if (reason := too_deadly(reference)) is not None:
+            service = self._service_or_none(reference.service_id)
+            return Suspend(reason, stops=isinstance(service, StoppingService) and service.stops_on_failure)
+        with self._careful.noted(instance, reference) as ours:
+            return self._deliver_now(instance, reference) if ours else None
+
+    def _deliver_now(self, instance: int, reference: Reference) -> Outcome | None:
         try:
             service = self._service(reference.service_id)
             if service is None:
@@ -332,7 +350,7 @@ class Workers:
                 break
             if share is not None:
                 found.append(share)
-        return found + [share for flow in self._flows.all() for share in flow.drain()]
+        return found + self._careful.drain() + [share for flow in self._flows.all() for share in flow.drain()]
 
     def _give_back(self, shares: Sequence[Share]) -> None:
         """Somebody else may take it."""

@@ -19,7 +19,7 @@ from crossdock.messagebox.store import FragmentStream
 
 # Larger parts are fetched when they are read: a batch of claims must not fill the memory.
 HELD_BYTES = 64 * 1024
-_CLAIM_COLUMNS = 9
+_CLAIM_COLUMNS = 10
 
 
 class Messages(Database):
@@ -65,7 +65,7 @@ class Messages(Database):
         missing = {row[2] for row in rows} - messages.keys()
         messages |= self.messages(list(missing)) if missing else {}
         return [
-            Reference(sequence, service, attempt, messages[message], line, instance, subscription, claim)
-            for _, sequence, message, subscription, service, attempt, line, instance, claim, *_ in rows
+            Reference(sequence, service, attempt, messages[message], line, instance, subscription, claim, deaths)
+            for _, sequence, message, subscription, service, attempt, line, instance, claim, deaths, *_ in rows
             if message in messages  # else we were taken for dead meanwhile, and somebody else is done with it
         ]

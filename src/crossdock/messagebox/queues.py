@@ -285,6 +285,12 @@ class Queues(Messages):
         self._host_run("suspend_orphans", {"host": host_id})
         return freed
 
+    def note_deliveries(self, instance: int, sequences: Sequence[int]) -> bool:
+        """Of the references that dead instances had in hand this one delivers these now; False if it is dead itself."""
+        parameters = {"instance": instance, "sequence": array_text(sequences)}
+        with self._claiming() as connection:  # it has to outlive this process, not the server
+            return connection.execute(statement("note_deliveries"), parameters).fetchone() is not None
+
     def any_dead(self, host_id: int) -> bool:
         """Whether a host instance died and nobody has freed what it had. Cheap, unlike `release_dead`."""
         [(dead,)] = self._rows("any_dead", {"host": host_id, "grace": _DEAD_GRACE, "lock": INSTANCE_LOCK})

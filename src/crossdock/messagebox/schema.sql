@@ -42,10 +42,12 @@ CREATE TABLE host_instance (
     class       text        NOT NULL DEFAULT 'messaging' REFERENCES service_class,
     seen_at     timestamptz NOT NULL DEFAULT now(),
     state       text        NOT NULL DEFAULT 'running',
-    in_hand     integer     NOT NULL DEFAULT 0
+    in_hand     integer     NOT NULL DEFAULT 0,
+    delivering  bigint[]    NOT NULL DEFAULT '{}'
 );
 COMMENT ON TABLE host_instance IS 'an instance lives while its session holds the advisory lock of its id';
-COMMENT ON COLUMN host_instance.state IS 'running, throttled (with the reason) or stopping';
+COMMENT ON COLUMN host_instance.state IS 'running, throttled (with the reason), stopping, or lost: its process has gone on as another instance';
+COMMENT ON COLUMN host_instance.delivering IS 'of the references that a dead instance had in hand those that it is delivering now';
 
 CREATE TABLE application (
     name         text        PRIMARY KEY,
@@ -229,11 +231,14 @@ CREATE TABLE queue (
     attempt          smallint    NOT NULL DEFAULT 0,
     line             integer     NOT NULL DEFAULT 0,
     instance_id      uuid,
+    deaths           smallint    NOT NULL DEFAULT 0,
     PRIMARY KEY (host_id, line, priority, sequence)
 ) PARTITION BY LIST (host_id);
 CREATE INDEX ON queue (instance_id) WHERE instance_id IS NOT NULL;
 CREATE INDEX ON queue (host_id, line, sequence) WHERE line > 0;
 COMMENT ON COLUMN queue.line IS '0 for everybody; the id of an ordered service; minus the id of the one host instance that may take it';
+
+COMMENT ON COLUMN queue.deaths IS 'how many processes have ended that had it in hand: the first in any way, the others while they delivered it';
 
 CREATE TABLE claimed (
     host_id          smallint    NOT NULL,
@@ -247,6 +252,7 @@ CREATE TABLE claimed (
     claimed_at       timestamptz NOT NULL,
     line             integer     NOT NULL DEFAULT 0,
     instance_id      uuid,
+    deaths           smallint    NOT NULL DEFAULT 0,
     PRIMARY KEY (host_id, sequence)
 ) PARTITION BY LIST (host_id);
 
