@@ -205,7 +205,7 @@ class Model:
         if self._answers_twice(message, found):
             return []
         return found + [
-            Reference(message.id, each.host, each.service, id_, each.instance, line=-(each.bound_to or 0))
+            Reference(message.id, each.host, each.service, id_, each.instance, line=-(each.bound_to or 0), priority=0)
             for id_, each in self.waiting.items()
             if each.wants(message.context.promoted) and self._may(each.host, message)
         ]

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import partial
 from threading import Event
 from time import monotonic
+from uuid import uuid4
 
 import pytest
 
+from crossdock.host import instance as host_instance
+from crossdock.host import workers
 from crossdock.host.outcome import Complete, Outcome, Service
 from crossdock.message.message import Part
 from crossdock.messagebox.agent import Agent
-from express import a_message, deploy, port, publish, rows, unbalanced
+from express import a_message, at_ports, deploy, port, publish, rows, unbalanced
 from service import Partner, publish_named, running_all, settled
 from walk import until
 
@@ -32,6 +36,9 @@ class Slow(Partner):
         self.begun.set()
         assert self.go.wait(self._seconds or 120) or self._seconds
         return Complete()
+
+    def has(self, name: str) -> bool:
+        return name in self.got
 
 
 def now() -> datetime:
@@ -111,3 +118,43 @@ def test_line_that_was_quick_is_claimed_by_the_hundred(agent: Agent, database: s
     assert partner.got == [f"{n:04}" for n in range(1_000)]
     [(most,)] = rows(database, "SELECT max(count) FROM delivery")
     assert most == 100
+
+
+@pytest.mark.parametrize("seconds", [0.02, 0.1, 0.5], ids=["rather slow", "slow", "very slow"])
+def test_message_that_an_instance_waits_for_overtakes_what_would_begin_new_ones(
+    agent: Agent, database: str, seconds: float
+) -> None:
+    deploy(agent, port("Process", "Region = 'NO'"))
+    agent.subscribe_instance("Process", uuid4(), {"Region": "SE"})
+    slow = Slow(seconds)
+    publish_named(agent, *(f"{n}" for n in range(5_000)))
+
+    with running_all(agent, by_name(database, {"Process": slow}), now):
+        until(lambda: len(slow.got) >= 20, 30)
+        waited = []
+        for name in ("first", "second", "third"):
+            began = monotonic()
+            publish_swedish(agent, name)
+            until(partial(slow.has, name), 30)
+            waited.append(monotonic() - began)
+        assert at_ports(agent)["Process"] > 1_000
+
+    assert max(waited) < 2 + 2 * seconds, waited
+
+
+def test_message_that_an_instance_waits_for_finds_room_where_hands_are_full(
+    agent: Agent, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host_instance, "_IN_MEMORY", 5)
+    monkeypatch.setattr(workers, "SLOW_SECONDS", 3600)  # whoever hangs is not known as slow, and holds what it holds
+    deploy(agent, port("Hangs", "Region = 'NO'"), port("Process"))
+    agent.subscribe_instance("Process", uuid4(), {"Region": "SE"})
+    hanging, process = Slow(), Partner()
+    services = by_name(database, {"Hangs": hanging, "Process": process})
+
+    with running_all(agent, services, now, workers=8) as made:
+        publish_named(agent, *(f"{n}" for n in range(5)))
+        until(lambda: made.in_hand == 5, 30)
+        publish_swedish(agent, "awaited")
+        until(lambda: process.got == ["awaited"], 10)
+        hanging.go.set()

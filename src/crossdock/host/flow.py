@@ -65,6 +65,11 @@ class Share:
             return rest
 
     @property
+    def urgent(self) -> bool:
+        """Whether a running instance waits for it: what only begins new ones has time."""
+        return bool(self.references) and self.references[0].instance is not None
+
+    @property
     def current(self) -> Reference | None:
         """The one that is being delivered, or was last."""
         return self.references[self._next - 1] if self._next else None
@@ -112,7 +117,7 @@ class Flow:
         """Whether it may be delivered now; else it waits for its turn, and `end` of another gives it."""
         with self._lock:
             if len(self._active) >= self.limit:
-                self._waiting.append(share)
+                (self._waiting.appendleft if share.urgent else self._waiting.append)(share)
                 return False
             if not self._active:
                 self._since, self._delivered = time.monotonic(), 0

@@ -29,6 +29,7 @@ WORKERS = 8
 _CLASS = "messaging"
 _BATCH = 500
 _IN_MEMORY = 2_000
+_FOR_CORRELATED = 200  # beside it, for what running instances wait for
 _UPKEEP_SECONDS = 1.0
 _LOOKS_UNTIL_GROWN = 3
 _REQUEUES = 20
@@ -256,14 +257,17 @@ class HostInstance:
         if room > 0:
             few = limit == FEW  # after a rest: somebody may wait for each
             references = self._hold(dequeue(limit=min(limit, room), but=self._workers.behind(), hurry=few))
+        elif room > -_FOR_CORRELATED:
+            correlated = partial(self._agent.dequeue_correlated, self._host_id, instance, now=now)
+            references = self._hold(correlated(limit=FEW, but=self._workers.behind()))
         if references:
             self._workers.hand_over(instance, references)
         others = self._take_line(instance, now) + self._refill(instance, dequeue)
-        if room <= 0 and not others:
+        if room <= 0 and not others and not references:
             self._room.wait(self._polling)
             self._room.clear()
             return 1, True
-        return len(references) + others, others > 0 or len(references) >= min(limit, room)
+        return len(references) + others, others > 0 or len(references) >= min(limit, max(room, 1))
 
     def _take_line(self, instance: int, now: datetime) -> int:
         """For the ordered line that has waited longest, which has room of its own."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
@@ -71,6 +71,8 @@ class Workers:
         self._lives = lives
         self._thread = thread
         self._ready: SimpleQueue[Share | None] = SimpleQueue()
+        self._urgent: deque[Share] = deque()  # each with a call among the ready ones, for whoever is idle
+        self._call = Share(0, ())
         self._at_work: dict[int, Share] = {}
         self.lines = Lines(
             agent,
@@ -100,12 +102,14 @@ class Workers:
     def hand_over(self, instance: int, references: Sequence[Reference]) -> None:
         """Deliver these, in any order."""
         free: list[Reference] = []
+        urgent: list[Reference] = []
         restricted: defaultdict[int, list[Reference]] = defaultdict(list)
         for reference in references:
-            if self._flows.of(reference.service_id) is None:
-                free.append(reference)
-            else:
+            if self._flows.of(reference.service_id) is not None:
                 restricted[reference.service_id].append(reference)
+            else:
+                (free if reference.instance is None else urgent).append(reference)
+        self._put(cut(instance, urgent, share_size(self._pace)))
         self._put(cut(instance, free, share_size(self._pace)))
         for service, mine in restricted.items():
             self._admit(service, instance, mine)
@@ -199,7 +203,9 @@ class Workers:
         """To be begun by a worker, except what has to wait until it may be delivered with care."""
         for share in shares:
             for each in self._careful.admit(share) if not share.careful else [share]:
-                self._ready.put(each)
+                if each.urgent:
+                    self._urgent.append(each)
+                self._ready.put(self._call if each.urgent else each)
 
     # Delivering
 
@@ -210,7 +216,9 @@ class Workers:
             thread.start()
 
     def _work(self, number: int) -> None:
-        while (share := self._ready.get()) is not None:
+        while (ready := self._ready.get()) is not None:
+            if (share := self._most_urgent(ready)) is None:
+                continue
             share.began = time.monotonic()
             if share.references and share.references[0].line > 0:
                 self._at_work[number] = share
@@ -224,6 +232,16 @@ class Workers:
                 continue  # it waits in its flow
             self._at_work.pop(number, None)
             self._put(self._careful.end(share))
+
+    def _most_urgent(self, ready: Share) -> Share | None:
+        """What instances wait for comes before what is ready, which goes to the end; None for a call that was heard."""
+        try:
+            urgent = self._urgent.popleft()
+        except IndexError:
+            return None if ready is self._call else ready
+        if ready is not self._call:
+            self._ready.put(ready)
+        return urgent
 
     def _became_slow(self, share: Share) -> bool:
         """Whether a service in it has got a flow since it was cut: the rest of its messages must not hold us up too."""
@@ -348,8 +366,10 @@ class Workers:
                 share = self._ready.get_nowait()
             except Empty:
                 break
-            if share is not None:
+            if share is not None and share is not self._call:
                 found.append(share)
+        while self._urgent:
+            found.append(self._urgent.popleft())
         return found + self._careful.drain() + [share for flow in self._flows.all() for share in flow.drain()]
 
     def _give_back(self, shares: Sequence[Share]) -> None:

@@ -8,13 +8,14 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from itertools import repeat
 from typing import Any, TypeVar
 
 import psycopg
 
 from crossdock.errors import TransientError
 from crossdock.messagebox.lifeline import INSTANCE_LOCK, Lifeline
-from crossdock.messagebox.marks import PRIORITIES, Marks
+from crossdock.messagebox.marks import CORRELATED, PRIORITIES, Marks
 from crossdock.messagebox.messages import HELD_BYTES, Messages
 from crossdock.messagebox.publish import SUBSCRIPTION_LOCK, notify
 from crossdock.messagebox.rows import LineOutcome, Reference, storable
@@ -65,7 +66,7 @@ class Queues(Messages):
         only: Collection[int] = (),
         hurry: bool = False,
     ) -> list[Reference]:
-        """Claim up to `limit` references, in order of priority, with their messages.
+        """Claim up to `limit` references, in order of priority, with their messages; first what instances wait for.
 
         All `but` those for these services, or `only` those: a caller that leaves some has to ask for them as well. In a
         `hurry` the marks are tended by the next claim that finds nothing.
@@ -84,6 +85,15 @@ class Queues(Messages):
             self._settle_marks(marks)
         return self._references(sorted(rows, key=lambda row: row[:2]))
 
+    def dequeue_correlated(
+        self, host_id: int, instance: int, *, limit: int, now: datetime, but: Collection[int] = ()
+    ) -> list[Reference]:
+        """The same, of what running instances wait for and nothing else."""
+        which = {"services": array_text(but), "only": False}
+        return self._references(
+            self._claim(host_id, instance, self._marks[host_id], limit, now, which, priorities=(CORRELATED,))
+        )
+
     def dequeue_responses(self, host_id: int, instance: int, *, limit: int, now: datetime) -> list[Reference]:
         """Claim what only this instance may take, and nothing else."""
         parameters = {
@@ -91,26 +101,30 @@ class Queues(Messages):
             "instance": instance,
             "limit": limit,
             "now": now,
-            "line": array_text([-instance] * len(PRIORITIES)),
-            "priority": array_text(PRIORITIES),
-            "mark": array_text([0] * len(PRIORITIES)),
+            **_starts([(-instance, CORRELATED, 0)]),
             **_EVERYTHING,
         }
         return self._references(self._claiming_rows("dequeue_few", {**parameters, "held": HELD_BYTES}))
 
     def _claim(
-        self, host_id: int, instance: int, marks: Marks, limit: int, now: datetime, which: Mapping[str, Any]
+        self,
+        host_id: int,
+        instance: int,
+        marks: Marks,
+        limit: int,
+        now: datetime,
+        which: Mapping[str, Any],
+        priorities: Sequence[int] = PRIORITIES,
     ) -> list[tuple[Any, ...]]:
         """From the line that is this instance's own and from the shared one, the most urgent first."""
         began, settled = marks.positions, marks.settled
+        shared = zip(repeat(0), priorities, began)  # the marks are in the order of the priorities
         parameters = {
             "host": host_id,
             "instance": instance,
             "limit": limit,
             "now": now,
-            "line": array_text([-instance, 0] * len(PRIORITIES)),
-            "priority": array_text(priority for priority in PRIORITIES for _ in range(2)),
-            "mark": array_text(start for mark in began for start in (0, mark)),
+            **_starts([(-instance, CORRELATED, 0), *shared]),
             **which,
         }
         rows = self._claiming_rows("dequeue_few" if limit <= FEW else "dequeue", {**parameters, "held": HELD_BYTES})
@@ -329,6 +343,11 @@ class Queues(Messages):
         """(polling interval, dequeue threads) of each service class."""
         rows = self._query("SELECT name, polling_interval, dequeue_threads FROM service_class")
         return {name: (interval, threads) for name, interval, threads in rows}
+
+
+def _starts(starts: Iterable[tuple[int, int, int]]) -> dict[str, str]:
+    """Where a claim begins to look: (line, priority, sequence), the most urgent first."""
+    return dict(zip(("line", "priority", "mark"), map(array_text, zip(*starts, strict=True)), strict=True))
 
 
 def _once_each(outcomes: Sequence[_Outcome]) -> list[_Outcome]:

@@ -149,13 +149,14 @@ CREATE TABLE instance_subscription (
     correlation_id  integer     NOT NULL REFERENCES correlation,
     hash            uuid        NOT NULL,
     value           text[]      NOT NULL,
-    priority        smallint    NOT NULL DEFAULT 5,
+    priority        smallint    NOT NULL DEFAULT 0,
     bound_to        integer,
     created_at      timestamptz NOT NULL DEFAULT now()
 );
 CREATE INDEX ON instance_subscription (hash);
 CREATE INDEX ON instance_subscription (instance_id);
 CREATE INDEX ON instance_subscription (host_id, bound_to) WHERE bound_to IS NOT NULL;
+COMMENT ON COLUMN instance_subscription.priority IS 'before every activation, whose priorities are from 1 to 10';
 COMMENT ON COLUMN instance_subscription.hash IS 'of the correlation and the values, as publishers work it out';
 COMMENT ON COLUMN instance_subscription.bound_to IS 'the host instance in whose memory somebody waits, if so';
 

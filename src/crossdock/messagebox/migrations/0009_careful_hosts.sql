@@ -10,3 +10,12 @@ COMMENT ON COLUMN queue.deaths IS 'how many processes have ended that had it in 
 ALTER TABLE host_instance ADD COLUMN delivering bigint[] NOT NULL DEFAULT '{}';
 COMMENT ON COLUMN host_instance.delivering IS 'of the references that a dead instance had in hand those that it is delivering now';
 COMMENT ON COLUMN host_instance.state IS 'running, throttled (with the reason), stopping, or lost: its process has gone on as another instance';
+
+-- What running instances wait for is claimed before everything that begins a new one.
+ALTER TABLE instance_subscription ALTER COLUMN priority SET DEFAULT 0;
+COMMENT ON COLUMN instance_subscription.priority IS 'before every activation, whose priorities are from 1 to 10';
+UPDATE instance_subscription SET priority = 0;
+UPDATE queue SET priority = 0 WHERE instance_id IS NOT NULL;
+UPDATE claimed SET priority = 0 WHERE instance_id IS NOT NULL;
+UPDATE scheduled SET priority = 0 WHERE instance_id IS NOT NULL;
+UPDATE suspended SET priority = 0 WHERE instance_id IS NOT NULL;
