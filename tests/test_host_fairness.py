@@ -31,10 +31,15 @@ class Slow(Partner):
         self._seconds = seconds
         self.begun = Event()
         self.go = Event()
+        self.at_work = 0
 
     def _wait(self, _: str, __: int) -> Outcome:
+        with self._lock:
+            self.at_work += 1
         self.begun.set()
         assert self.go.wait(self._seconds or 120) or self._seconds
+        with self._lock:
+            self.at_work -= 1
         return Complete()
 
     def has(self, name: str) -> bool:
@@ -158,3 +163,42 @@ def test_message_that_an_instance_waits_for_finds_room_where_hands_are_full(
         publish_swedish(agent, "awaited")
         until(lambda: process.got == ["awaited"], 10)
         hanging.go.set()
+
+
+@pytest.mark.parametrize("in_flight", [None, 20], ids=["as many as they get", "as many as they say"])
+@pytest.mark.parametrize("ordered", [False, True], ids=["flows", "with lines"])
+def test_workers_are_kept_for_quick_ports_however_many_hang(
+    agent: Agent, database: str, monkeypatch: pytest.MonkeyPatch, in_flight: int | None, ordered: bool
+) -> None:
+    monkeypatch.setattr(workers, "MOST_WORKERS", 96)
+    monkeypatch.setattr(workers, "_FOR_THE_QUICK", 16)
+    names = [f"Hangs{n}" for n in range(30)]
+    hanging, quick = {name: Slow() for name in names}, Partner()
+    for each in hanging.values():
+        each.in_flight = in_flight
+    lines = names[:10] if ordered else []
+    deploy(
+        agent, *(port(name, "Region = 'NO'", ordered=name in lines) for name in names), port("Quick", "Region = 'SE'")
+    )
+    publish_named(agent, *(f"{n}" for n in range(20)))
+
+    with running_all(agent, by_name(database, {**hanging, "Quick": quick}), now):
+        until(lambda: sum(each.at_work for each in hanging.values()) >= 78, 60)
+        until(lambda: not hanging_more(hanging), 60)
+        began = monotonic()
+        publish_swedish(agent, *(f"{n}" for n in range(10)))
+        until(lambda: len(quick.got) == 10, 10)
+        assert monotonic() - began < 5
+        for each in hanging.values():
+            each.go.set()
+        until(lambda: settled(agent), 60)
+
+    assert agent.statistics().ports == {**dict.fromkeys(names, 20), "Quick": 10}
+    assert unbalanced(database) == []
+
+
+def hanging_more(hanging: Mapping[str, Slow]) -> bool:
+    """Whether more deliveries hang than a moment ago."""
+    before = sum(each.at_work for each in hanging.values())
+    Event().wait(0.5)
+    return sum(each.at_work for each in hanging.values()) > before

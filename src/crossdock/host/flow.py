@@ -113,10 +113,13 @@ class Flow:
             self.behind = self.behind or len(references) > room
             return self._take(instance, kept), references[room:]
 
-    def begin(self, share: Share) -> bool:
-        """Whether it may be delivered now; else it waits for its turn, and `end` of another gives it."""
+    def begin(self, share: Share, *, crowded: bool = False) -> bool:
+        """Whether it may be delivered now; else it waits for its turn, and `end` of another gives it.
+
+        Where it is `crowded`, only those begin that have been quick since they were last slow.
+        """
         with self._lock:
-            if len(self._active) >= self.limit:
+            if len(self._active) >= self.limit or (crowded and not self._quick):
                 (self._waiting.appendleft if share.urgent else self._waiting.append)(share)
                 return False
             if not self._active:

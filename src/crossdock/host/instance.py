@@ -272,7 +272,7 @@ class HostInstance:
     def _take_line(self, instance: int, now: datetime) -> int:
         """For the ordered line that has waited longest, which has room of its own."""
         lines = self._workers.lines
-        if not self._has_lines or not lines.awaited:
+        if not self._has_lines or not lines.awaited or self._workers.crowded:
             return 0
         take = partial(self._agent.dequeue_ordered, self._host_id, instance, now=now)
         references = self._hold(take(limit=lines.size, but=lines.in_hand))

@@ -6,7 +6,6 @@ of its own, so that it holds neither workers nor memory that others need; what t
 
 from __future__ import annotations
 
-import logging
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
@@ -15,25 +14,21 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
 
-from crossdock.errors import TransientError
-from crossdock.host.careful import Careful, too_deadly
+from crossdock.host.careful import Careful
+from crossdock.host.delivery import Delivery
 from crossdock.host.flow import SLOW_SECONDS, Flow, Share, cut, share_size
 from crossdock.host.flows import Flows, Services
 from crossdock.host.lines import Lines
-from crossdock.host.outcome import Answer, BatchService, Outcome, Retry, Service, StoppingService, Suspend
 from crossdock.host.settler import Delivered, Settler
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.rows import Reference
 
 _QUICK_WORKERS = 8  # where deliveries take no time, more only get in each other's way
 MOST_WORKERS = 1_024
+_FOR_THE_QUICK = 64  # of these
 _LONGEST_SHARE_SECONDS = 0.05
 _QUICK_SECONDS = 0.0005
 _WAITS_SECONDS = 0.01  # whoever takes longer mostly waits, and others can work meanwhile
-_RECONNECT_SECONDS = 0.5
-_GONE = "The send port is no longer deployed."
-
-logger = logging.getLogger(__name__)
 
 
 class Workers:
@@ -59,12 +54,11 @@ class Workers:
     ) -> None:
         self._agent = agent
         self._host_id = host_id
-        self._services = services
         self._flows = Flows(services)
         self._settler = settler
         self._careful = Careful(agent, stopping)
+        self._delivery = Delivery(services, settler, self._careful, clock=clock, stopping=stopping, settled=settled)
         self._count = count
-        self._clock = clock
         self._stopping = stopping
         self._settled = settled
         self._wake = wake
@@ -74,12 +68,13 @@ class Workers:
         self._urgent: deque[Share] = deque()  # each with a call among the ready ones, for whoever is idle
         self._call = Share(0, ())
         self._at_work: dict[int, Share] = {}
+        self._held_up: set[int] = set()  # workers of lines, of flows, and of whoever turned out to be slow
         self.lines = Lines(
             agent,
             host_id,
             settler,
             clock=clock,
-            deliver=self._deliver,
+            deliver=self._delivery.one,
             goes_on=self._goes_on,
             settled=settled,
             wake=wake,
@@ -148,37 +143,55 @@ class Workers:
         """Deliver these in their order, under the lease of their line."""
         self._put([self.lines.hold(instance, references)])
 
+    @property
+    def crowded(self) -> bool:
+        """Whether the slow hold all the workers that they may."""
+        return len(self._held_up) >= MOST_WORKERS - _FOR_THE_QUICK
+
     def tend(self) -> None:
         """Now and then: let nobody wait behind a slow delivery, and have as many workers as are not held up."""
-        slow, count = 0, min(self._count, _QUICK_WORKERS)
-        for share in list(self._at_work.values()):
-            if (current := share.current) is None:
-                continue
-            line = max(0, current.line)
-            pace = self.lines.pace(line) if line else self._pace if share.flow is None else share.flow.pace
-            if pace > _QUICK_SECONDS or line:
-                count = self._count
-            waits = (share.flow is not None or bool(line)) and pace > _WAITS_SECONDS
-            slow += waits
-            if time.monotonic() - share.began <= SLOW_SECONDS:
-                continue
-            slow += not waits
-            if share.flow is not None:
-                share.flow.lags()
-            if share.flow is None and not line:
-                self._flows.slow(current.service_id, time.monotonic() - share.began)
-                self.hand_over(share.instance, share.take_rest())
-            elif share.flow is not None and not share.flow.batches:
-                for single in cut(share.instance, share.take_rest(), 1, share.flow):
-                    self._ready.put(single)
+        at_work = list(self._at_work.items())
+        busy = any(self._takes_time(share) for _, share in at_work)
+        slow = sum(self._is_held_up(number, share) for number, share in at_work)
         self._flows.forget_needless()
         for flow in self._flows.all():
-            for share in flow.startable():
+            for share in flow.startable() if not self.crowded else ():
                 self._ready.put(share)
             for excess in flow.excess():
                 self._settler.give_back(excess.instance, excess.references)
                 self._put(self._careful.end(excess))
+        count = self._count if busy else min(self._count, _QUICK_WORKERS)
         self._grow(min(MOST_WORKERS, count + slow))
+
+    def _takes_time(self, share: Share) -> bool:
+        """Whether more workers are of use beside it."""
+        return share.current is not None and (share.current.line > 0 or self._pace_of(share) > _QUICK_SECONDS)
+
+    def _is_held_up(self, number: int, share: Share) -> bool:
+        """Whether its worker mostly waits; what lies behind a slow delivery goes to others."""
+        if (current := share.current) is None:
+            return False
+        apart = share.flow is not None or current.line > 0
+        if time.monotonic() - share.began <= SLOW_SECONDS:
+            return apart and self._pace_of(share) > _WAITS_SECONDS
+        if self._at_work.get(number) is share:
+            self._held_up.add(number)
+        if share.flow is not None:
+            share.flow.lags()
+            rest = () if share.flow.batches else share.take_rest()
+            for single in cut(share.instance, rest, 1, share.flow):
+                self._ready.put(single)
+        elif not apart:
+            self._flows.slow(current.service_id, time.monotonic() - share.began)
+            self.hand_over(share.instance, share.take_rest())
+        return True
+
+    def _pace_of(self, share: Share) -> float:
+        """Seconds for one delivery of its kind, as it was last time."""
+        if share.flow is not None:
+            return share.flow.pace
+        line = 0 if share.current is None else share.current.line
+        return self.lines.pace(line) if line > 0 else self._pace
 
     def share(self, instance: int, living: Sequence[int]) -> None:
         """These instances of the host live, ours among them: what a port takes at once is for all of them together."""
@@ -222,15 +235,19 @@ class Workers:
             share.began = time.monotonic()
             if share.references and share.references[0].line > 0:
                 self._at_work[number] = share
+                self._held_up.add(number)
                 self.lines.deliver(share)
             elif share.flow is None and self._became_slow(share):
                 self.hand_over(share.instance, share.take_rest())
-            elif share.flow is None or share.flow.begin(share):
+            elif share.flow is None or share.flow.begin(share, crowded=self.crowded):
                 self._at_work[number] = share
+                if share.flow is not None:
+                    self._held_up.add(number)
                 self._deliver_share(share)
             else:
                 continue  # it waits in its flow
             self._at_work.pop(number, None)
+            self._held_up.discard(number)
             self._put(self._careful.end(share))
 
     def _most_urgent(self, ready: Share) -> Share | None:
@@ -252,11 +269,11 @@ class Workers:
         began = time.monotonic()
         delivered: list[Delivered] = []
         count = 0
-        if share.flow is not None and not share.careful and (batch := self._deliver_batch(share)) is not None:
+        if share.flow is not None and not share.careful and (batch := self._delivery.batch(share)) is not None:
             count, delivered = len(share.references), batch
         else:
             while (reference := share.take()) is not None:
-                outcome = self._deliver(share.instance, reference)
+                outcome = self._delivery.one(share.instance, reference)
                 count += 1
                 if outcome is not None:
                     delivered.append((reference, outcome))
@@ -286,71 +303,6 @@ class Workers:
             self._give_back([Share(share.instance, rest)])
         elif rest:
             self.hand_over(share.instance, rest)
-
-    def _deliver_batch(self, share: Share) -> list[Delivered] | None:
-        """All of it at once, where the service likes that."""
-        service = self._service_or_none(share.references[0].service_id)
-        if not isinstance(service, BatchService) or not service.batches:
-            return None
-        references = share.take_all()
-        try:
-            given = [(each.message, each.attempt) for each in references]
-            outcomes = service.deliver_batch(given, now=self._clock())
-            if len(outcomes) != len(references):
-                raise ValueError(f"{len(outcomes)} outcomes for {len(references)} messages")
-        except Exception as error:
-            logger.exception("A delivery failed in an unexpected way")
-            outcomes = [Suspend(f"Unexpected {type(error).__name__}: {error}")] * len(references)
-        settled = []
-        for reference, outcome in zip(references, outcomes, strict=True):
-            left = self._settler.publish(share.instance, reference, outcome)
-            if left is None:
-                self._settled(1)
-            else:
-                settled.append((reference, left))
-        return settled
-
-    def _deliver(self, instance: int, reference: Reference) -> Outcome | None:
-        """What is left to be recorded; None if it is settled already."""
-        if not reference.deaths:
-            return self._deliver_now(instance, reference)
-        if (reason := too_deadly(reference)) is not None:
-            service = self._service_or_none(reference.service_id)
-            return Suspend(reason, stops=isinstance(service, StoppingService) and service.stops_on_failure)
-        with self._careful.noted(instance, reference) as ours:
-            return self._deliver_now(instance, reference) if ours else None
-
-    def _deliver_now(self, instance: int, reference: Reference) -> Outcome | None:
-        try:
-            service = self._service(reference.service_id)
-            if service is None:
-                return Suspend(_GONE)
-            outcome = service.deliver(reference.message, attempt=reference.attempt, now=self._clock())
-            if not isinstance(outcome, Outcome):
-                raise TypeError(f"{outcome!r} is no outcome")
-        except TransientError as error:
-            return Retry(self._clock(), str(error))
-        except Exception as error:
-            logger.exception("A delivery failed in an unexpected way")
-            return Suspend(f"Unexpected {type(error).__name__}: {error}")
-        if isinstance(outcome, Answer | Suspend):
-            return self._settler.publish(instance, reference, outcome)
-        return outcome
-
-    def _service(self, service_id: int) -> Service | None:
-        """Looking it up may take the MessageBox, which may be away."""
-        while True:
-            try:
-                return self._services(service_id)
-            except TransientError:
-                if self._stopping.wait(_RECONNECT_SECONDS):
-                    raise
-
-    def _service_or_none(self, service_id: int) -> Service | None:
-        try:
-            return self._service(service_id)
-        except TransientError:
-            return None
 
     def _goes_on(self, share: Share) -> bool:
         """Where the lease is gone with the life of the instance, somebody else may be at work on the line."""
