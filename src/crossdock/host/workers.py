@@ -253,8 +253,10 @@ class Workers:
     def _most_urgent(self, ready: Share) -> Share | None:
         """What instances wait for comes before what is ready, which goes to the end; None for a call that was heard."""
         try:
-            urgent = self._urgent.popleft()
-        except IndexError:
+            urgent = self._urgent.popleft() if self._urgent else None
+        except IndexError:  # another worker has it
+            urgent = None
+        if urgent is None:
             return None if ready is self._call else ready
         if ready is not self._call:
             self._ready.put(ready)
