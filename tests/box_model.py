@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Literal
 from uuid import UUID
@@ -142,6 +142,7 @@ class Model:
     alive: set[int] = field(default_factory=set)
     leases: dict[int, int] = field(default_factory=dict)
     blocked: dict[int, datetime] = field(default_factory=dict)
+    held_at: dict[int, datetime] = field(default_factory=dict)
     delivered: Counter[str] = field(default_factory=Counter)
 
     # Who wants what
@@ -204,7 +205,7 @@ class Model:
         if self._answers_twice(message, found):
             return []
         return found + [
-            Reference(message.id, each.host, each.service, id_, each.instance, line=-(each.bound_to or 0))
+            Reference(message.id, each.host, each.service, id_, each.instance, line=-(each.bound_to or 0), priority=0)
             for id_, each in self.waiting.items()
             if each.wants(message.context.promoted) and self._may(each.host, message)
         ]
@@ -254,12 +255,14 @@ class Model:
             reference.place, reference.holder = "claimed", instance
 
     def claim_line(self, host: str, instance: int, limit: int, now: datetime) -> list[Reference]:
-        """The first references of the first line with work that nobody holds and that is not blocked, in order."""
+        """The first references of the line with work that waits longest, is not blocked and nobody holds, in order."""
         lines = {each.line for each in self.at(host, "queued") if each.line > 0} - self.leases.keys()
-        line = min((each for each in lines if each not in self.blocked or self.blocked[each] <= now), default=None)
-        if line is None:
+        open_ = [each for each in lines if each not in self.blocked or self.blocked[each] <= now]
+        if not open_:
             return []
+        line = min(open_, key=lambda each: (self.held_at.get(each, datetime.min.replace(tzinfo=UTC)), each))
         self.leases[line] = instance
+        self.held_at[line] = now
         self.blocked.pop(line, None)
         first = sorted((each for each in self.at(host, "queued") if each.line == line), key=by_sequence)[:limit]
         self.claim(first, instance)
@@ -315,8 +318,6 @@ class Model:
         dead = {each for each, theirs in self.registered.items() if theirs == host and each not in self.alive}
         known = self.registered.keys() - dead
         freed = [each for each in self.at(host, "claimed") if each.holder not in known]
-        for reference in freed:
-            reference.attempt += 1
         self.give_back(freed)
         lines = {service.id for service in self.services.values() if service.port.host == host}
         self.leases = {line: held for line, held in self.leases.items() if line not in lines or held in known}

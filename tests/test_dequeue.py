@@ -102,7 +102,7 @@ def test_references_of_a_dead_instance_come_free_and_those_of_a_living_one_do_no
         released(agent, host, database, claimed=1)
         [found] = agent.dequeue(host, alive.instance, limit=9, now=NOW)
 
-    assert (found.sequence, found.attempt) == (lost.sequence, 1)
+    assert (found.sequence, found.attempt, found.deaths) == (lost.sequence, 0, 1)
 
 
 def test_instance_taken_for_dead_cannot_settle_what_is_no_longer_its_own(agent: Agent, database: str) -> None:

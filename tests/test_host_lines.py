@@ -103,7 +103,11 @@ def test_lease_of_an_ordered_line_comes_free_with_its_dead_holder_and_order_is_k
         agent.settle_line(host, dying.instance, taken[0].service_id, late, now=NOW)
         assert agent.dequeue_ordered(host, dying.instance, limit=9, now=NOW) == []
 
-    assert [(each.message.body, each.attempt) for each in again] == [(b"1", 1), (b"2", 1), (b"3", 0)]
+    assert [(each.message.body, each.attempt, each.deaths) for each in again] == [
+        (b"1", 0, 1),
+        (b"2", 0, 1),
+        (b"3", 0, 0),
+    ]
     assert agent.statistics().delivered == 0
     assert unbalanced(database) == []
 

@@ -74,7 +74,7 @@ def test_line_of_a_dead_instance_is_taken_up_in_order_and_only_after_it_was_rele
         again = line(agent, host, two)
 
     assert positions(again) == [0, 1, 2, 3]
-    assert [reference.attempt for reference in again] == [1, 1, 0, 0]
+    assert [reference.deaths for reference in again] == [1, 1, 0, 0]
 
 
 def test_late_settlement_of_an_instance_that_lost_its_line_changes_nothing(agent: Agent, database: str) -> None:

@@ -40,7 +40,7 @@ from box_drawn import (
 )
 from box_model import Reference, State, Waiting
 from crossdock.errors import UsageError
-from crossdock.messagebox import cleanup, queues, store
+from crossdock.messagebox import cleanup, messages, queues, store
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.marks import PRIORITIES
 from crossdock.messagebox.publish import publish
@@ -363,7 +363,8 @@ def test_messagebox_does_what_its_model_does(database: str, monkeypatch: pytest.
     monkeypatch.setattr(queues, "_DEAD_GRACE", timedelta(0))
     monkeypatch.setattr(cleanup, "_LOCK_TIMEOUT", "2ms")
     monkeypatch.setattr(cleanup, "_KEPT_REMOVALS", 0)
-    monkeypatch.setattr(queues, "_HELD_BYTES", 8)
+    for module in (messages, queues):
+        monkeypatch.setattr(module, "HELD_BYTES", 8)
     monkeypatch.setattr(store, "PART_LIMIT_BYTES", 8)
     with psycopg.connect(database) as connection:
         name = psycopg.sql.Identifier(connection.info.dbname)

@@ -150,6 +150,7 @@ STATEMENTS: dict[str, tuple[str, Mapping[str, Any]]] = {
     "unblock_lines": (host_statement("unblock_lines", HOST), {"host": HOST}),
     "requeue_due": (host_statement("requeue_due", HOST), {"host": HOST, "now": NOW}),
     "release_dead": (host_statement("release_dead", HOST), DEAD),
+    "note_deliveries": (statement("note_deliveries"), {"instance": INSTANCE, "sequence": CLAIMED}),
     "suspend_orphans": (host_statement("suspend_orphans", HOST), {"host": HOST}),
     "busy": (host_statement("busy", HOST), {"host": HOST, "now": NOW}),
     "load_messages": (statement("load_messages"), {"message": IDS, "limit": 65536}),

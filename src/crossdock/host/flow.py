@@ -27,12 +27,16 @@ _WORTHWHILE = 4  # claim more for it when one part in so many of its room is fre
 
 @dataclass(eq=False, slots=True)
 class Share:
-    """References to deliver one after the other, under the instance that claimed them."""
+    """References to deliver one after the other, under the instance that claimed them.
+
+    `careful` is the service or line of which no other share is delivered meanwhile, if it is a matter of care.
+    """
 
     instance: int
     references: Sequence[Reference]
     flow: Flow | None = None
     began: float = 0.0
+    careful: int = 0
     _next: int = 0
     _lock: Lock = field(default_factory=Lock)
 
@@ -59,6 +63,11 @@ class Share:
             rest = self.references[self._next :]
             self.references = self.references[: self._next]
             return rest
+
+    @property
+    def urgent(self) -> bool:
+        """Whether a running instance waits for it: what only begins new ones has time."""
+        return bool(self.references) and self.references[0].instance is not None
 
     @property
     def current(self) -> Reference | None:
@@ -104,11 +113,14 @@ class Flow:
             self.behind = self.behind or len(references) > room
             return self._take(instance, kept), references[room:]
 
-    def begin(self, share: Share) -> bool:
-        """Whether it may be delivered now; else it waits for its turn, and `end` of another gives it."""
+    def begin(self, share: Share, *, crowded: bool = False) -> bool:
+        """Whether it may be delivered now; else it waits for its turn, and `end` of another gives it.
+
+        Where it is `crowded`, only those begin that have been quick since they were last slow.
+        """
         with self._lock:
-            if len(self._active) >= self.limit:
-                self._waiting.append(share)
+            if len(self._active) >= self.limit or (crowded and not self._quick):
+                (self._waiting.appendleft if share.urgent else self._waiting.append)(share)
                 return False
             if not self._active:
                 self._since, self._delivered = time.monotonic(), 0

@@ -17,6 +17,7 @@ from crossdock.host.outcome import BatchService, Service
 from crossdock.host.siblings import Siblings
 
 IN_FLIGHT = 8
+_AT_ONCE = 256  # of all services that do not say, before each may have fewer
 _ROOM = 2_000
 _HOPED_SECONDS = 0.0005
 
@@ -33,6 +34,7 @@ class Flows:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._siblings = Siblings()
+        self._in_flight = IN_FLIGHT
         self._lock = Lock()
         self._known: dict[int, tuple[Service, Flow | None]] = {}
         self._with_flow: dict[int, tuple[Service, Flow]] = {}  # the few of them that every claim looks at
@@ -61,6 +63,7 @@ class Flows:
         with self._lock:
             known = self._known.get(service_id)
             if known is not None and known[1] is None:
+                self._in_flight = self._fair()
                 self._keep(service_id, known[0], self._shared(known[0]) or Flow(self._limit(known[0]), seconds))
 
     def forget_needless(self) -> None:
@@ -77,6 +80,7 @@ class Flows:
         """What a service says it takes at once is shared with these instances of the host."""
         with self._lock:
             self._siblings.look(instance, living)
+            self._in_flight = self._fair()
             for service, flow in self._with_flow.values():
                 flow.change(self._limit(service))
 
@@ -128,7 +132,12 @@ class Flows:
 
     def _limit(self, service: Service) -> int:
         """Our part of what it says; one that says nothing is only kept from taking all workers here."""
-        return IN_FLIGHT if service.in_flight is None else self._siblings.share(service.in_flight, service.name)
+        return self._in_flight if service.in_flight is None else self._siblings.share(service.in_flight, service.name)
+
+    def _fair(self) -> int:
+        """For each that does not say: the more of them are at work, the fewer, down to one."""
+        busy = {flow for service, flow in self._with_flow.values() if service.in_flight is None and flow.held}
+        return max(1, min(IN_FLIGHT, _AT_ONCE // (len(busy) + 1)))
 
     def _forget(self, service_id: int) -> None:
         with self._lock:

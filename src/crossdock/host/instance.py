@@ -28,8 +28,8 @@ from crossdock.messagebox.rows import Reference
 WORKERS = 8
 _CLASS = "messaging"
 _BATCH = 500
-_LINE_BATCH = 100
 _IN_MEMORY = 2_000
+_FOR_CORRELATED = 200  # beside it, for what running instances wait for
 _UPKEEP_SECONDS = 1.0
 _LOOKS_UNTIL_GROWN = 3
 _REQUEUES = 20
@@ -253,32 +253,40 @@ class HostInstance:
         room = self._free()
         instance, now = self._lifeline.instance, self._clock()
         dequeue = partial(self._agent.dequeue, self._host_id, instance, now=now)
-        if room <= 0:
-            if not self._refill(instance, dequeue):
-                self._room.wait(self._polling)
-                self._room.clear()
-            return 1, True
-        few = limit == FEW  # after a rest: somebody may wait for each
-        references = self._hold(dequeue(limit=min(limit, room), but=self._workers.behind(), hurry=few))
+        references: list[Reference] = []
+        if room > 0:
+            few = limit == FEW  # after a rest: somebody may wait for each
+            references = self._hold(dequeue(limit=min(limit, room), but=self._workers.behind(), hurry=few))
+        elif room > -_FOR_CORRELATED:
+            correlated = partial(self._agent.dequeue_correlated, self._host_id, instance, now=now)
+            references = self._hold(correlated(limit=FEW, but=self._workers.behind()))
         if references:
             self._workers.hand_over(instance, references)
-        others = 0
-        if self._has_lines:
-            take = partial(self._agent.dequeue_ordered, self._host_id, instance, limit=_LINE_BATCH, now=now)
-            ordered = self._hold(take(but=self._workers.lines))
-            if ordered:
-                self._workers.hand_over_line(instance, ordered)
-            others += len(ordered)
-        others += self._refill(instance, dequeue)
-        return len(references) + others, others > 0 or len(references) >= min(limit, room)
+        others = self._take_line(instance, now) + self._refill(instance, dequeue)
+        if room <= 0 and not others and not references:
+            self._room.wait(self._polling)
+            self._room.clear()
+            return 1, True
+        return len(references) + others, others > 0 or len(references) >= min(limit, max(room, 1))
+
+    def _take_line(self, instance: int, now: datetime) -> int:
+        """For the ordered line that has waited longest, which has room of its own."""
+        lines = self._workers.lines
+        if not self._has_lines or not lines.awaited or self._workers.crowded:
+            return 0
+        take = partial(self._agent.dequeue_ordered, self._host_id, instance, now=now)
+        references = self._hold(take(limit=lines.size, but=lines.in_hand))
+        if references:
+            self._workers.hand_over_line(instance, references)
+        return len(references)
 
     def _refill(self, instance: int, dequeue: Callable[..., list[Reference]]) -> int:
         """For services with a flow of their own, which have room of their own."""
         return self._workers.refill(instance, lambda services, limit: self._hold(dequeue(limit=limit, only=services)))
 
     def _free(self) -> int:
-        """Services with a flow of their own have room of their own."""
-        return _IN_MEMORY + self._workers.in_flows - self._held
+        """Services with a flow of their own, and ordered lines, have room of their own."""
+        return _IN_MEMORY + self._workers.in_flows + self._workers.lines.held - self._held
 
     def _hold(self, references: list[Reference]) -> list[Reference]:
         with self._counting:

@@ -82,3 +82,12 @@ class BatchService(Service, Protocol):
 
     def deliver_batch(self, messages: Sequence[tuple[Message, int]], *, now: datetime) -> Sequence[Outcome]:
         """The same for several (message, attempts before), in their order."""
+
+
+@runtime_checkable
+class StoppingService(Service, Protocol):
+    """One whose line waits where a delivery failed for good."""
+
+    @property
+    def stops_on_failure(self) -> bool:
+        """Whether it does."""

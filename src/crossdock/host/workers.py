@@ -6,32 +6,29 @@ of its own, so that it holds neither workers nor memory that others need; what t
 
 from __future__ import annotations
 
-import logging
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
 
-from crossdock.errors import TransientError
+from crossdock.host.careful import Careful
+from crossdock.host.delivery import Delivery
 from crossdock.host.flow import SLOW_SECONDS, Flow, Share, cut, share_size
 from crossdock.host.flows import Flows, Services
-from crossdock.host.outcome import Answer, BatchService, Outcome, Postpone, Retry, Service, Suspend
+from crossdock.host.lines import Lines
 from crossdock.host.settler import Delivered, Settler
 from crossdock.messagebox.agent import Agent
-from crossdock.messagebox.rows import LineOutcome, Reference
+from crossdock.messagebox.rows import Reference
 
 _QUICK_WORKERS = 8  # where deliveries take no time, more only get in each other's way
 MOST_WORKERS = 1_024
+_FOR_THE_QUICK = 64  # of these
 _LONGEST_SHARE_SECONDS = 0.05
 _QUICK_SECONDS = 0.0005
 _WAITS_SECONDS = 0.01  # whoever takes longer mostly waits, and others can work meanwhile
-_RECONNECT_SECONDS = 0.5
-_GONE = "The send port is no longer deployed."
-
-logger = logging.getLogger(__name__)
 
 
 class Workers:
@@ -57,19 +54,31 @@ class Workers:
     ) -> None:
         self._agent = agent
         self._host_id = host_id
-        self._services = services
         self._flows = Flows(services)
         self._settler = settler
+        self._careful = Careful(agent, stopping)
+        self._delivery = Delivery(services, settler, self._careful, clock=clock, stopping=stopping, settled=settled)
         self._count = count
-        self._clock = clock
         self._stopping = stopping
         self._settled = settled
         self._wake = wake
         self._lives = lives
         self._thread = thread
         self._ready: SimpleQueue[Share | None] = SimpleQueue()
+        self._urgent: deque[Share] = deque()  # each with a call among the ready ones, for whoever is idle
+        self._call = Share(0, ())
         self._at_work: dict[int, Share] = {}
-        self._lines: set[int] = set()
+        self._held_up: set[int] = set()  # workers of lines, of flows, and of whoever turned out to be slow
+        self.lines = Lines(
+            agent,
+            host_id,
+            settler,
+            clock=clock,
+            deliver=self._delivery.one,
+            goes_on=self._goes_on,
+            settled=settled,
+            wake=wake,
+        )
         self._threads: list[Thread] = []
         self._pace = 1.0  # seconds for one delivery of a quick service, as it was last time
 
@@ -88,14 +97,15 @@ class Workers:
     def hand_over(self, instance: int, references: Sequence[Reference]) -> None:
         """Deliver these, in any order."""
         free: list[Reference] = []
+        urgent: list[Reference] = []
         restricted: defaultdict[int, list[Reference]] = defaultdict(list)
         for reference in references:
-            if self._flows.of(reference.service_id) is None:
-                free.append(reference)
-            else:
+            if self._flows.of(reference.service_id) is not None:
                 restricted[reference.service_id].append(reference)
-        for share in cut(instance, free, share_size(self._pace)):
-            self._ready.put(share)
+            else:
+                (free if reference.instance is None else urgent).append(reference)
+        self._put(cut(instance, urgent, share_size(self._pace)))
+        self._put(cut(instance, free, share_size(self._pace)))
         for service, mine in restricted.items():
             self._admit(service, instance, mine)
 
@@ -121,8 +131,7 @@ class Workers:
             caught_up = len(references) < room
         finally:
             shares = flow.refilled(instance, references, room, caught_up=caught_up)
-        for share in shares:
-            self._ready.put(share)
+        self._put(shares)
         return len(references)
 
     @property
@@ -132,43 +141,57 @@ class Workers:
 
     def hand_over_line(self, instance: int, references: Sequence[Reference]) -> None:
         """Deliver these in their order, under the lease of their line."""
-        self._lines.add(references[0].line)
-        self._ready.put(Share(instance, references))
+        self._put([self.lines.hold(instance, references)])
 
     @property
-    def lines(self) -> Sequence[int]:
-        """Those in hand: their lease is not known to be given up."""
-        return list(self._lines)
+    def crowded(self) -> bool:
+        """Whether the slow hold all the workers that they may."""
+        return len(self._held_up) >= MOST_WORKERS - _FOR_THE_QUICK
 
     def tend(self) -> None:
         """Now and then: let nobody wait behind a slow delivery, and have as many workers as are not held up."""
-        slow, count = 0, min(self._count, _QUICK_WORKERS)
-        for share in list(self._at_work.values()):
-            if (current := share.current) is None:
-                continue
-            pace = self._pace if share.flow is None else share.flow.pace
-            if pace > _QUICK_SECONDS or current.line > 0:
-                count = self._count
-            waits = share.flow is not None and pace > _WAITS_SECONDS
-            slow += waits
-            if time.monotonic() - share.began <= SLOW_SECONDS:
-                continue
-            slow += not waits
-            if share.flow is not None:
-                share.flow.lags()
-            if share.flow is None and current.line == 0:
-                self._flows.slow(current.service_id, time.monotonic() - share.began)
-                self.hand_over(share.instance, share.take_rest())
-            elif share.flow is not None and not share.flow.batches:
-                for single in cut(share.instance, share.take_rest(), 1, share.flow):
-                    self._ready.put(single)
+        at_work = list(self._at_work.items())
+        busy = any(self._takes_time(share) for _, share in at_work)
+        slow = sum(self._is_held_up(number, share) for number, share in at_work)
         self._flows.forget_needless()
         for flow in self._flows.all():
-            for share in flow.startable():
+            for share in flow.startable() if not self.crowded else ():
                 self._ready.put(share)
             for excess in flow.excess():
                 self._settler.give_back(excess.instance, excess.references)
+                self._put(self._careful.end(excess))
+        count = self._count if busy else min(self._count, _QUICK_WORKERS)
         self._grow(min(MOST_WORKERS, count + slow))
+
+    def _takes_time(self, share: Share) -> bool:
+        """Whether more workers are of use beside it."""
+        return share.current is not None and (share.current.line > 0 or self._pace_of(share) > _QUICK_SECONDS)
+
+    def _is_held_up(self, number: int, share: Share) -> bool:
+        """Whether its worker mostly waits; what lies behind a slow delivery goes to others."""
+        if (current := share.current) is None:
+            return False
+        apart = share.flow is not None or current.line > 0
+        if time.monotonic() - share.began <= SLOW_SECONDS:
+            return apart and self._pace_of(share) > _WAITS_SECONDS
+        if self._at_work.get(number) is share:
+            self._held_up.add(number)
+        if share.flow is not None:
+            share.flow.lags()
+            rest = () if share.flow.batches else share.take_rest()
+            for single in cut(share.instance, rest, 1, share.flow):
+                self._ready.put(single)
+        elif not apart:
+            self._flows.slow(current.service_id, time.monotonic() - share.began)
+            self.hand_over(share.instance, share.take_rest())
+        return True
+
+    def _pace_of(self, share: Share) -> float:
+        """Seconds for one delivery of its kind, as it was last time."""
+        if share.flow is not None:
+            return share.flow.pace
+        line = 0 if share.current is None else share.current.line
+        return self.lines.pace(line) if line > 0 else self._pace
 
     def share(self, instance: int, living: Sequence[int]) -> None:
         """These instances of the host live, ours among them: what a port takes at once is for all of them together."""
@@ -185,10 +208,17 @@ class Workers:
             shares, rest = cut(instance, references, 1), references[:0]
         else:
             shares, rest = flow.admit(instance, references, self._flows.spare)
-        for share in shares:
-            self._ready.put(share)
+        self._put(shares)
         if rest:
             self._settler.give_back(instance, rest)
+
+    def _put(self, shares: Sequence[Share]) -> None:
+        """To be begun by a worker, except what has to wait until it may be delivered with care."""
+        for share in shares:
+            for each in self._careful.admit(share) if not share.careful else [share]:
+                if each.urgent:
+                    self._urgent.append(each)
+                self._ready.put(self._call if each.urgent else each)
 
     # Delivering
 
@@ -199,17 +229,38 @@ class Workers:
             thread.start()
 
     def _work(self, number: int) -> None:
-        while (share := self._ready.get()) is not None:
+        while (ready := self._ready.get()) is not None:
+            if (share := self._most_urgent(ready)) is None:
+                continue
             share.began = time.monotonic()
             if share.references and share.references[0].line > 0:
                 self._at_work[number] = share
-                self._deliver_line(share)
+                self._held_up.add(number)
+                self.lines.deliver(share)
             elif share.flow is None and self._became_slow(share):
                 self.hand_over(share.instance, share.take_rest())
-            elif share.flow is None or share.flow.begin(share):
+            elif share.flow is None or share.flow.begin(share, crowded=self.crowded):
                 self._at_work[number] = share
+                if share.flow is not None:
+                    self._held_up.add(number)
                 self._deliver_share(share)
+            else:
+                continue  # it waits in its flow
             self._at_work.pop(number, None)
+            self._held_up.discard(number)
+            self._put(self._careful.end(share))
+
+    def _most_urgent(self, ready: Share) -> Share | None:
+        """What instances wait for comes before what is ready, which goes to the end; None for a call that was heard."""
+        try:
+            urgent = self._urgent.popleft() if self._urgent else None
+        except IndexError:  # another worker has it
+            urgent = None
+        if urgent is None:
+            return None if ready is self._call else ready
+        if ready is not self._call:
+            self._ready.put(ready)
+        return urgent
 
     def _became_slow(self, share: Share) -> bool:
         """Whether a service in it has got a flow since it was cut: the rest of its messages must not hold us up too."""
@@ -220,11 +271,11 @@ class Workers:
         began = time.monotonic()
         delivered: list[Delivered] = []
         count = 0
-        if share.flow is not None and (batch := self._deliver_batch(share)) is not None:
+        if share.flow is not None and not share.careful and (batch := self._delivery.batch(share)) is not None:
             count, delivered = len(share.references), batch
         else:
             while (reference := share.take()) is not None:
-                outcome = self._deliver(share.instance, reference)
+                outcome = self._delivery.one(share.instance, reference)
                 count += 1
                 if outcome is not None:
                     delivered.append((reference, outcome))
@@ -255,100 +306,6 @@ class Workers:
         elif rest:
             self.hand_over(share.instance, rest)
 
-    def _deliver_batch(self, share: Share) -> list[Delivered] | None:
-        """All of it at once, where the service likes that."""
-        service = self._service_or_none(share.references[0].service_id)
-        if not isinstance(service, BatchService) or not service.batches:
-            return None
-        references = share.take_all()
-        try:
-            given = [(each.message, each.attempt) for each in references]
-            outcomes = service.deliver_batch(given, now=self._clock())
-            if len(outcomes) != len(references):
-                raise ValueError(f"{len(outcomes)} outcomes for {len(references)} messages")
-        except Exception as error:
-            logger.exception("A delivery failed in an unexpected way")
-            outcomes = [Suspend(f"Unexpected {type(error).__name__}: {error}")] * len(references)
-        settled = []
-        for reference, outcome in zip(references, outcomes, strict=True):
-            left = self._settler.publish(share.instance, reference, outcome)
-            if left is None:
-                self._settled(1)
-            else:
-                settled.append((reference, left))
-        return settled
-
-    def _deliver(self, instance: int, reference: Reference) -> Outcome | None:
-        """What is left to be recorded; None if it is settled already."""
-        try:
-            service = self._service(reference.service_id)
-            if service is None:
-                return Suspend(_GONE)
-            outcome = service.deliver(reference.message, attempt=reference.attempt, now=self._clock())
-            if not isinstance(outcome, Outcome):
-                raise TypeError(f"{outcome!r} is no outcome")
-        except TransientError as error:
-            return Retry(self._clock(), str(error))
-        except Exception as error:
-            logger.exception("A delivery failed in an unexpected way")
-            return Suspend(f"Unexpected {type(error).__name__}: {error}")
-        if isinstance(outcome, Answer | Suspend):
-            return self._settler.publish(instance, reference, outcome)
-        return outcome
-
-    def _service(self, service_id: int) -> Service | None:
-        """Looking it up may take the MessageBox, which may be away."""
-        while True:
-            try:
-                return self._services(service_id)
-            except TransientError:
-                if self._stopping.wait(_RECONNECT_SECONDS):
-                    raise
-
-    def _service_or_none(self, service_id: int) -> Service | None:
-        try:
-            return self._service(service_id)
-        except TransientError:
-            return None
-
-    def _deliver_line(self, share: Share) -> None:
-        """In order, until one has to wait or stops the line, or the instance ends; then the lease is given up."""
-        completed: list[int] = []
-        suspended: list[tuple[int, str]] = []
-        failed: Retry | Postpone | None = None
-        stopped_by: tuple[int, str] | None = None
-        line = share.references[0].line
-        total = len(share.references)
-        tried = 0
-        while stopped_by is None and self._goes_on(share) and (reference := share.take()) is not None:
-            outcome = self._deliver(share.instance, reference)
-            if isinstance(outcome, Retry | Postpone):
-                failed = outcome
-                break
-            tried += 1
-            if isinstance(outcome, Suspend):
-                suspended.append((reference.sequence, outcome.reason))
-                stopped_by = (reference.sequence, outcome.reason) if outcome.stops else None
-            elif outcome is not None:
-                completed.append(reference.sequence)
-        rest = [reference.sequence for reference in (*share.references[tried:], *share.take_rest())]
-        settled = LineOutcome(
-            completed,
-            suspended,
-            failed=rest[0] if failed else None,
-            blocked_until=failed.at if failed else None,
-            reason=failed.reason if failed else stopped_by[1] if stopped_by else None,
-            untried=rest[1:] if failed else rest,
-            tried=isinstance(failed, Retry),
-            stopped_by=stopped_by[0] if stopped_by else None,
-            claims={reference.sequence: reference.claim for reference in share.references},
-        )
-        settle = partial(self._agent.settle_line, self._host_id, share.instance, line, settled, now=self._clock())
-        self._settler.persist(settle)
-        self._lines.discard(line)
-        self._settled(total)
-        self._wake()  # somebody may take the line again
-
     def _goes_on(self, share: Share) -> bool:
         """Where the lease is gone with the life of the instance, somebody else may be at work on the line."""
         return not self._stopping.is_set() and self._lives(share.instance)
@@ -363,16 +320,18 @@ class Workers:
                 share = self._ready.get_nowait()
             except Empty:
                 break
-            if share is not None:
+            if share is not None and share is not self._call:
                 found.append(share)
-        return found + [share for flow in self._flows.all() for share in flow.drain()]
+        while self._urgent:
+            found.append(self._urgent.popleft())
+        return found + self._careful.drain() + [share for flow in self._flows.all() for share in flow.drain()]
 
     def _give_back(self, shares: Sequence[Share]) -> None:
         """Somebody else may take it."""
         unstarted: defaultdict[int, list[int]] = defaultdict(list)
         for share in shares:
             if share.references and share.references[0].line > 0:
-                self._deliver_line(share)  # nothing is delivered any more, and the lease is given up
+                self.lines.deliver(share)  # nothing is delivered any more, and the lease is given up
             else:
                 unstarted[share.instance] += [reference.sequence for reference in share.references]
         for instance, sequences in unstarted.items():

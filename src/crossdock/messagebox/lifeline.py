@@ -100,12 +100,12 @@ class Lifeline:
             raise TransientError(f"The MessageBox cannot be reached: {error}") from error
 
     def _register(self, connection: psycopg.Connection) -> int:
-        """One statement: the row is seen by others only once its lock is held."""
+        """One statement: the row is seen by others only once its lock is held. The life before was lost, not ended."""
         row = connection.execute(
-            "WITH registered AS"
+            "WITH lost AS (UPDATE host_instance SET state = 'lost' WHERE id = %s), registered AS"
             " (INSERT INTO host_instance (host_id, class, machine, process) VALUES (%s, %s, %s, %s) RETURNING id)"
             " SELECT id, pg_advisory_lock(%s, id) FROM registered",
-            [self._host_id, self._class, socket.gethostname(), os.getpid(), INSTANCE_LOCK],
+            [self.instance, self._host_id, self._class, socket.gethostname(), os.getpid(), INSTANCE_LOCK],
         ).fetchone()
         assert row is not None
         return int(row[0])

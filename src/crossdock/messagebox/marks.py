@@ -13,7 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 
-PRIORITIES = tuple(range(1, 11))
+# What running instances wait for comes before everything that would begin a new one.
+CORRELATED = 0
+PRIORITIES = (CORRELATED, *range(1, 11))
 _SWEEP_SECONDS = 1.0
 _IDLE_SWEEP_SECONDS = 0.1
 _SETTLE_SECONDS = 0.2

@@ -5,25 +5,21 @@ from __future__ import annotations
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from functools import partial
-from typing import Any, BinaryIO, TypeVar, cast
-from uuid import UUID
+from itertools import repeat
+from typing import Any, TypeVar
 
 import psycopg
 
 from crossdock.errors import TransientError
-from crossdock.message.context import Context
-from crossdock.message.message import Message, MessageId, Part, StreamedPart
-from crossdock.messagebox.database import Database
 from crossdock.messagebox.lifeline import INSTANCE_LOCK, Lifeline
-from crossdock.messagebox.marks import PRIORITIES, Marks
+from crossdock.messagebox.marks import CORRELATED, PRIORITIES, Marks
+from crossdock.messagebox.messages import HELD_BYTES, Messages
 from crossdock.messagebox.publish import SUBSCRIPTION_LOCK, notify
 from crossdock.messagebox.rows import LineOutcome, Reference, storable
 from crossdock.messagebox.statement import array_text, host_statement, statement
-from crossdock.messagebox.store import FragmentStream
 
 logger = logging.getLogger(__name__)
 
@@ -32,17 +28,14 @@ _BLOCK = ("blocked_until", "blocked_by", "reason")
 _FOR_GOOD = datetime.max.replace(tzinfo=UTC)
 # So few references are claimed together with their messages.
 FEW = 20
-_CLAIM_COLUMNS = 9
 _EVERYTHING = {"services": "{}", "only": False}
 _Claims = Mapping[int, int]
 _ANY: _Claims = {}
 _Later = tuple[int, datetime, str]
 _Outcome = TypeVar("_Outcome", _Later, tuple[int, str])
-# Larger parts are fetched when they are read: a batch of claims must not fill the memory.
-_HELD_BYTES = 64 * 1024
 
 
-class Queues(Database):
+class Queues(Messages):
     """The agent's verbs for host instances."""
 
     def __init__(self, database: str, *, connections: int) -> None:
@@ -73,7 +66,7 @@ class Queues(Database):
         only: Collection[int] = (),
         hurry: bool = False,
     ) -> list[Reference]:
-        """Claim up to `limit` references, in order of priority, with their messages.
+        """Claim up to `limit` references, in order of priority, with their messages; first what instances wait for.
 
         All `but` those for these services, or `only` those: a caller that leaves some has to ask for them as well. In a
         `hurry` the marks are tended by the next claim that finds nothing.
@@ -92,6 +85,15 @@ class Queues(Database):
             self._settle_marks(marks)
         return self._references(sorted(rows, key=lambda row: row[:2]))
 
+    def dequeue_correlated(
+        self, host_id: int, instance: int, *, limit: int, now: datetime, but: Collection[int] = ()
+    ) -> list[Reference]:
+        """The same, of what running instances wait for and nothing else."""
+        which = {"services": array_text(but), "only": False}
+        return self._references(
+            self._claim(host_id, instance, self._marks[host_id], limit, now, which, priorities=(CORRELATED,))
+        )
+
     def dequeue_responses(self, host_id: int, instance: int, *, limit: int, now: datetime) -> list[Reference]:
         """Claim what only this instance may take, and nothing else."""
         parameters = {
@@ -99,29 +101,33 @@ class Queues(Database):
             "instance": instance,
             "limit": limit,
             "now": now,
-            "line": array_text([-instance] * len(PRIORITIES)),
-            "priority": array_text(PRIORITIES),
-            "mark": array_text([0] * len(PRIORITIES)),
+            **_starts([(-instance, CORRELATED, 0)]),
             **_EVERYTHING,
         }
-        return self._references(self._claiming_rows("dequeue_few", {**parameters, "held": _HELD_BYTES}))
+        return self._references(self._claiming_rows("dequeue_few", {**parameters, "held": HELD_BYTES}))
 
     def _claim(
-        self, host_id: int, instance: int, marks: Marks, limit: int, now: datetime, which: Mapping[str, Any]
+        self,
+        host_id: int,
+        instance: int,
+        marks: Marks,
+        limit: int,
+        now: datetime,
+        which: Mapping[str, Any],
+        priorities: Sequence[int] = PRIORITIES,
     ) -> list[tuple[Any, ...]]:
         """From the line that is this instance's own and from the shared one, the most urgent first."""
         began, settled = marks.positions, marks.settled
+        shared = zip(repeat(0), priorities, began)  # the marks are in the order of the priorities
         parameters = {
             "host": host_id,
             "instance": instance,
             "limit": limit,
             "now": now,
-            "line": array_text([-instance, 0] * len(PRIORITIES)),
-            "priority": array_text(priority for priority in PRIORITIES for _ in range(2)),
-            "mark": array_text(start for mark in began for start in (0, mark)),
+            **_starts([(-instance, CORRELATED, 0), *shared]),
             **which,
         }
-        rows = self._claiming_rows("dequeue_few" if limit <= FEW else "dequeue", {**parameters, "held": _HELD_BYTES})
+        rows = self._claiming_rows("dequeue_few" if limit <= FEW else "dequeue", {**parameters, "held": HELD_BYTES})
         highest: dict[int, int] = {}
         for priority, sequence, _, _, _, _, line, *_ in rows:
             if line == 0:
@@ -171,22 +177,30 @@ class Queues(Database):
         return bool(self._query(f"SELECT FROM ordered_line WHERE host_id = {host_id:d} LIMIT 1"))
 
     def dequeue_ordered(
-        self, host_id: int, instance: int, *, limit: int, now: datetime, but: Collection[int] = ()
+        self,
+        host_id: int,
+        instance: int,
+        *,
+        limit: int | Callable[[int], int],
+        now: datetime,
+        but: Collection[int] = (),
     ) -> list[Reference]:
         """Take the lease of one ordered service and claim its first references; nothing if there is none to take.
 
-        They are to be delivered one after the other; `settle_line` gives the lease up. Its answer may be lost: not to
-        take a line anew before it has come, the caller leaves out (`but`) the lines it has in hand.
+        It is the one that was taken least recently, and `limit` may depend on it. They are to be delivered one after
+        the other; `settle_line` gives the lease up. Its answer may be lost: not to take a line anew before it has come,
+        the caller leaves out (`but`) the lines it has in hand.
         """
         with self._claiming() as connection, connection.transaction():
-            parameters = {"host": host_id, "instance": instance, "limit": limit, "now": now, "but": array_text(but)}
-            line = connection.execute(host_statement("take_line", host_id), parameters).fetchone()
-            if line is None:
+            parameters = {"host": host_id, "instance": instance, "now": now, "but": array_text(but)}
+            row = connection.execute(host_statement("take_line", host_id), parameters).fetchone()
+            if row is None:
                 return []
-            claim = host_statement("dequeue_line", host_id)
-            rows = connection.execute(claim, {**parameters, "line": line[0]}).fetchall()
+            [line] = row
+            parameters |= {"line": line, "limit": limit if isinstance(limit, int) else limit(line)}
+            rows = connection.execute(host_statement("dequeue_line", host_id), parameters).fetchall()
             if not rows:  # the holder before took the last of them
-                freed = {"service": line[0], "instance": instance, **dict.fromkeys(_BLOCK)}
+                freed = {"service": line, "instance": instance, **dict.fromkeys(_BLOCK)}
                 connection.execute(statement("leave_line"), freed)
         return self._references(sorted(rows, key=lambda row: row[1]))
 
@@ -285,6 +299,12 @@ class Queues(Database):
         self._host_run("suspend_orphans", {"host": host_id})
         return freed
 
+    def note_deliveries(self, instance: int, sequences: Sequence[int]) -> bool:
+        """Of the references that dead instances had in hand this one delivers these now; False if it is dead itself."""
+        parameters = {"instance": instance, "sequence": array_text(sequences)}
+        with self._claiming() as connection:  # it has to outlive this process, not the server
+            return connection.execute(statement("note_deliveries"), parameters).fetchone() is not None
+
     def any_dead(self, host_id: int) -> bool:
         """Whether a host instance died and nobody has freed what it had. Cheap, unlike `release_dead`."""
         [(dead,)] = self._rows("any_dead", {"host": host_id, "grace": _DEAD_GRACE, "lock": INSTANCE_LOCK})
@@ -324,51 +344,10 @@ class Queues(Database):
         rows = self._query("SELECT name, polling_interval, dequeue_threads FROM service_class")
         return {name: (interval, threads) for name, interval, threads in rows}
 
-    # Messages
 
-    def messages(self, ids: Sequence[UUID]) -> dict[UUID, Message]:
-        """The messages that are there; a large part comes as a stream that is fetched when it is read."""
-        with self._connection() as connection:
-            return self._messages(connection, ids)
-
-    def _messages(self, connection: psycopg.Connection, ids: Sequence[UUID]) -> dict[UUID, Message]:
-        found: dict[UUID, Message] = {}
-        parameters = {"message": list(set(ids)), "limit": _HELD_BYTES}
-        rows = connection.execute(statement("load_messages"), parameters, binary=True)
-        for id_, context, part, name, body, fragments in rows:
-            earlier = found[id_].parts if id_ in found else ()
-            parts = earlier if part is None else (*earlier, self._part(part, name, body, fragments))
-            found[id_] = Message(MessageId(id_), Context.from_json(context), parts)
-        return found
-
-    def _part(self, id_: UUID, name: str, body: bytes | None, fragments: int) -> Part | StreamedPart:
-        if body is not None:
-            return Part(name, body)
-
-        def open_stream() -> BinaryIO:
-            return cast(BinaryIO, FragmentStream.open(partial(self._piece, id_, fragments > 0), max(fragments, 1)))
-
-        return StreamedPart(name, open_stream)
-
-    def _piece(self, part: UUID, in_fragments: bool, number: int) -> bytes:
-        rows = self._rows("load_fragment" if in_fragments else "load_part", {"part": part, "number": number})
-        if not rows:
-            raise TransientError(f"Part {part} is gone: nobody refers to its message any more.")
-        return bytes(rows[0][0])
-
-    def _references(self, rows: list[tuple[Any, ...]]) -> list[Reference]:
-        messages: dict[UUID, Message] = {}
-        for row in rows:
-            if len(row) > _CLAIM_COLUMNS and row[-1] is not None:
-                context, name, body = row[_CLAIM_COLUMNS:]
-                messages[row[2]] = Message(MessageId(row[2]), Context.from_json(context), (Part(name, body),))
-        missing = {row[2] for row in rows} - messages.keys()
-        messages |= self.messages(list(missing)) if missing else {}
-        return [
-            Reference(sequence, service, attempt, messages[message], line, instance, subscription, claim)
-            for _, sequence, message, subscription, service, attempt, line, instance, claim, *_ in rows
-            if message in messages  # else we were taken for dead meanwhile, and somebody else is done with it
-        ]
+def _starts(starts: Iterable[tuple[int, int, int]]) -> dict[str, str]:
+    """Where a claim begins to look: (line, priority, sequence), the most urgent first."""
+    return dict(zip(("line", "priority", "mark"), map(array_text, zip(*starts, strict=True)), strict=True))
 
 
 def _once_each(outcomes: Sequence[_Outcome]) -> list[_Outcome]:

@@ -43,6 +43,7 @@ class Reference:
 
     `line` is not 0 where it is one of an ordered service, or only for this host instance. `instance` is the running
     instance it is for, if its subscription is one of an instance. `claim` tells this claim from those before and after.
+    `deaths` are those of processes that had it in hand: the first in any way, the others while they delivered it.
     """
 
     sequence: int
@@ -53,6 +54,7 @@ class Reference:
     instance: UUID | None = None
     subscription_id: int = 0
     claim: int = 0
+    deaths: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,10 +42,12 @@ CREATE TABLE host_instance (
     class       text        NOT NULL DEFAULT 'messaging' REFERENCES service_class,
     seen_at     timestamptz NOT NULL DEFAULT now(),
     state       text        NOT NULL DEFAULT 'running',
-    in_hand     integer     NOT NULL DEFAULT 0
+    in_hand     integer     NOT NULL DEFAULT 0,
+    delivering  bigint[]    NOT NULL DEFAULT '{}'
 );
 COMMENT ON TABLE host_instance IS 'an instance lives while its session holds the advisory lock of its id';
-COMMENT ON COLUMN host_instance.state IS 'running, throttled (with the reason) or stopping';
+COMMENT ON COLUMN host_instance.state IS 'running, throttled (with the reason), stopping, or lost: its process has gone on as another instance';
+COMMENT ON COLUMN host_instance.delivering IS 'of the references that a dead instance had in hand those that it is delivering now';
 
 CREATE TABLE application (
     name         text        PRIMARY KEY,
@@ -147,13 +149,14 @@ CREATE TABLE instance_subscription (
     correlation_id  integer     NOT NULL REFERENCES correlation,
     hash            uuid        NOT NULL,
     value           text[]      NOT NULL,
-    priority        smallint    NOT NULL DEFAULT 5,
+    priority        smallint    NOT NULL DEFAULT 0,
     bound_to        integer,
     created_at      timestamptz NOT NULL DEFAULT now()
 );
 CREATE INDEX ON instance_subscription (hash);
 CREATE INDEX ON instance_subscription (instance_id);
 CREATE INDEX ON instance_subscription (host_id, bound_to) WHERE bound_to IS NOT NULL;
+COMMENT ON COLUMN instance_subscription.priority IS 'before every activation, whose priorities are from 1 to 10';
 COMMENT ON COLUMN instance_subscription.hash IS 'of the correlation and the values, as publishers work it out';
 COMMENT ON COLUMN instance_subscription.bound_to IS 'the host instance in whose memory somebody waits, if so';
 
@@ -233,11 +236,14 @@ CREATE TABLE queue (
     attempt          smallint    NOT NULL DEFAULT 0,
     line             integer     NOT NULL DEFAULT 0,
     instance_id      uuid,
+    deaths           smallint    NOT NULL DEFAULT 0,
     PRIMARY KEY (host_id, line, priority, sequence)
 ) PARTITION BY LIST (host_id);
 CREATE INDEX ON queue (instance_id) WHERE instance_id IS NOT NULL;
 CREATE INDEX ON queue (host_id, line, sequence) WHERE line > 0;
 COMMENT ON COLUMN queue.line IS '0 for everybody; the id of an ordered service; minus the id of the one host instance that may take it';
+
+COMMENT ON COLUMN queue.deaths IS 'how many processes have ended that had it in hand: the first in any way, the others while they delivered it';
 
 CREATE TABLE claimed (
     host_id          smallint    NOT NULL,
@@ -251,6 +257,7 @@ CREATE TABLE claimed (
     claimed_at       timestamptz NOT NULL,
     line             integer     NOT NULL DEFAULT 0,
     instance_id      uuid,
+    deaths           smallint    NOT NULL DEFAULT 0,
     PRIMARY KEY (host_id, sequence)
 ) PARTITION BY LIST (host_id);
 
@@ -300,8 +307,11 @@ CREATE TABLE ordered_line (
     held_by        integer,
     blocked_until  timestamptz,
     reason         text,
-    blocked_by     bigint
+    blocked_by     bigint,
+    held_at        timestamptz NOT NULL DEFAULT '-infinity'
 );
+CREATE INDEX ON ordered_line (host_id, held_at, service_id);
+COMMENT ON COLUMN ordered_line.held_at IS 'when it was taken last: the line that has waited longest is the next';
 COMMENT ON COLUMN ordered_line.blocked_by IS 'the suspended reference that has to be dealt with before the line goes on';
 COMMENT ON TABLE ordered_line IS 'the lease of each ordered service: one host instance at a time, nobody while it is blocked';
 

@@ -82,6 +82,10 @@ class SendPort:
         return self.definition.in_flight
 
     @property
+    def stops_on_failure(self) -> bool:
+        return self.definition.stop_on_failure
+
+    @property
     def batches(self) -> bool:
         """Whether many messages at once are quicker."""
         if self.definition.adapter is None or self.response is not None:

@@ -20,9 +20,9 @@ WITH ready AS (
     RETURNING *
 )
 INSERT INTO {claimed} (host_id, sequence, priority, message_id, subscription_id, service_id, attempt, line, instance_id,
-                       claimed_by, claimed_at)
+                       deaths, claimed_by, claimed_at)
 SELECT host_id, sequence, priority, message_id, subscription_id, service_id, attempt, line, instance_id,
-       %(instance)s, %(now)s
+       deaths, %(instance)s, %(now)s
   FROM ready
 RETURNING priority, sequence, message_id, subscription_id, service_id, attempt, line, instance_id,
-          xmin::text::bigint AS claim;
+          xmin::text::bigint AS claim, deaths;

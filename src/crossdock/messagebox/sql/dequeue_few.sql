@@ -19,12 +19,12 @@ WITH ready AS (
     RETURNING *
 ), taken AS (
     INSERT INTO {claimed} (host_id, sequence, priority, message_id, subscription_id, service_id, attempt, line,
-                           instance_id, claimed_by, claimed_at)
+                           instance_id, deaths, claimed_by, claimed_at)
     SELECT host_id, sequence, priority, message_id, subscription_id, service_id, attempt, line, instance_id,
-           %(instance)s, %(now)s
+           deaths, %(instance)s, %(now)s
       FROM ready
     RETURNING priority, sequence, message_id, subscription_id, service_id, attempt, line, instance_id,
-              xmin::text::bigint AS claim
+              xmin::text::bigint AS claim, deaths
 )
 SELECT taken.*, message.context, message.name, message.body
   FROM taken

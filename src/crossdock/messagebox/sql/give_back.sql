@@ -16,10 +16,11 @@ WITH returned AS (
        AND claimed_by = %(instance)s
     RETURNING *
 )
-INSERT INTO queue (host_id, sequence, priority, message_id, subscription_id, service_id, attempt, line, instance_id)
+INSERT INTO queue (host_id, sequence, priority, message_id, subscription_id, service_id, attempt, line, instance_id,
+                   deaths)
 SELECT CASE WHEN returned.line < 0 THEN returned.host_id ELSE service.host_id END, returned.sequence, returned.priority,
        returned.message_id, returned.subscription_id, returned.service_id,
        CASE WHEN returned.sequence = %(tried)s THEN returned.attempt + 1 ELSE returned.attempt END, returned.line,
-       returned.instance_id
+       returned.instance_id, returned.deaths
   FROM returned
   JOIN service ON service.id = returned.service_id;

@@ -7,8 +7,9 @@ WITH queued AS (
 ), kept AS (
     DELETE FROM suspended WHERE service_id = %(service)s AND host_id <> %(host)s AND line >= 0 RETURNING *
 ), moved_queued AS (
-    INSERT INTO queue (host_id, sequence, priority, message_id, subscription_id, service_id, attempt, line, instance_id)
-    SELECT %(host)s, sequence, priority, message_id, subscription_id, service_id, attempt, line, instance_id
+    INSERT INTO queue (host_id, sequence, priority, message_id, subscription_id, service_id, attempt, line, instance_id,
+                       deaths)
+    SELECT %(host)s, sequence, priority, message_id, subscription_id, service_id, attempt, line, instance_id, deaths
       FROM queued
 ), moved_postponed AS (
     INSERT INTO scheduled (host_id, sequence, priority, message_id, subscription_id, service_id, attempt, line,

@@ -1,8 +1,9 @@
 -- Free the references, leases and waiting subscriptions of host instances that are gone. An instance lives while a session
 -- holds its advisory lock; getting that lock proves it is gone. Right after a server start the living need a moment to
--- come back, hence the grace.
+-- come back, hence the grace. What a process had in hand that ended otherwise than by losing its connection, or by
+-- stopping, may have ended it: it keeps its attempts and counts a death, another one if it was noted as being delivered.
 WITH dead AS MATERIALIZED (
-    SELECT id
+    SELECT id, delivering, state NOT IN ('lost', 'stopping') AS died
       FROM host_instance
      WHERE host_id = %(host)s
        AND now() > pg_postmaster_start_time() + %(grace)s
@@ -34,10 +35,16 @@ WITH dead AS MATERIALIZED (
      USING dead
      WHERE host_instance.id = dead.id
 ), returned AS (
-    INSERT INTO queue (host_id, sequence, priority, message_id, subscription_id, service_id, attempt, line, instance_id)
+    INSERT INTO queue (host_id, sequence, priority, message_id, subscription_id, service_id, attempt, line, instance_id,
+                       deaths)
     SELECT CASE WHEN freed.line < 0 THEN freed.host_id ELSE service.host_id END, freed.sequence, freed.priority,
-           freed.message_id, freed.subscription_id, freed.service_id, freed.attempt + 1, freed.line, freed.instance_id
+           freed.message_id, freed.subscription_id, freed.service_id, freed.attempt, freed.line, freed.instance_id,
+           CASE WHEN dead.died IS NOT TRUE THEN freed.deaths
+                WHEN freed.sequence = ANY (dead.delivering) THEN freed.deaths + 1
+                ELSE greatest(freed.deaths, 1)
+            END
       FROM freed
       JOIN service ON service.id = freed.service_id
+      LEFT JOIN dead ON dead.id = freed.claimed_by
 )
 SELECT count(*), min(sequence) FROM freed;
