@@ -26,7 +26,7 @@ from crossdock.messagebox.agent import Agent
 from crossdock.receive.interchange import IntakeItem, Interchange
 
 _CEILING_MESSAGES, _CEILING_BATCH = 50_000, 2_500
-_WARM_UP_MESSAGES, _WARM_UP_ROUNDS = 10_000, 2
+_WARM_UP_MESSAGES, _WARM_UP_ROUNDS = 50_000, 2
 _COUNT = """
     SELECT (SELECT count(*) FROM message),
            (SELECT count(*) FROM (SELECT DISTINCT context -> 'promoted' ->> 'OrderId' FROM message) AS number),

@@ -201,6 +201,10 @@ CREATE TABLE message (
     parts       uuid[]      NOT NULL,
     given       integer     NOT NULL
 ) WITH (autovacuum_vacuum_insert_threshold = -1);
+-- Found by their ids: only their number has to be known.
+ALTER TABLE message ALTER COLUMN id SET STATISTICS 0, ALTER COLUMN context SET STATISTICS 0,
+    ALTER COLUMN part_count SET STATISTICS 0, ALTER COLUMN created_at SET STATISTICS 0,
+    ALTER COLUMN parts SET STATISTICS 0, ALTER COLUMN given SET STATISTICS 0;
 COMMENT ON COLUMN message.parts IS 'the ids of its parts; the first is the body';
 COMMENT ON COLUMN message.given IS 'references it was published with; what came and went since is in the logs, until there is a total';
 
@@ -213,6 +217,9 @@ CREATE TABLE part (
     given      integer NOT NULL DEFAULT 1,
     CONSTRAINT a_part_is_whole_or_in_fragments CHECK ((body IS NULL) = (fragments > 0))
 ) WITH (autovacuum_vacuum_insert_threshold = -1);
+ALTER TABLE part ALTER COLUMN name SET STATISTICS 0, ALTER COLUMN body SET STATISTICS 0,
+    ALTER COLUMN id SET STATISTICS 0, ALTER COLUMN size SET STATISTICS 0,
+    ALTER COLUMN fragments SET STATISTICS 0, ALTER COLUMN given SET STATISTICS 0;
 COMMENT ON COLUMN part.given IS 'messages it was stored with; likewise';
 
 CREATE TABLE fragment (
@@ -382,9 +389,10 @@ BEGIN
     END IF;
     INSERT INTO host (name) VALUES (host_name) RETURNING id INTO host_number;
     FOREACH parent IN ARRAY ARRAY['queue', 'claimed', 'scheduled', 'suspended'] LOOP
-        -- Queues turn over quickly: vacuum early, or dead rows slow every claim.
+        -- Queues turn over quickly: vacuum early, or dead rows slow every claim; but not for what was only inserted.
         EXECUTE format('CREATE TABLE %I (LIKE %I INCLUDING DEFAULTS INCLUDING CONSTRAINTS)
-                        WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000)',
+                        WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000,
+                              autovacuum_vacuum_insert_threshold = -1)',
                        parent || '_' || host_number, parent);
         -- Attached, not created in place: that would have to wait for everybody who is publishing.
         EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES IN (%s)',
