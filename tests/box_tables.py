@@ -29,7 +29,7 @@ SELECT 'suspended', host_id, sequence, message_id, service_id, subscription_id, 
 """
 _COUNTED = """
 SELECT {0}_id, sum(number)
-  FROM (SELECT {0}_id, total AS number FROM {0}_ref_total
+  FROM (SELECT {0}_id, living AS number FROM {0}_ref_total
          UNION ALL
         SELECT {0}_id, delta FROM {0}_ref_log_1
          UNION ALL

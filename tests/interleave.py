@@ -171,13 +171,13 @@ WITH reference AS MATERIALIZED (
 ), message_count AS (
     SELECT message_id AS id, delta AS counted, 0 AS living FROM message_ref_log_1
      UNION ALL SELECT message_id, delta, 0 FROM message_ref_log_2
-     UNION ALL SELECT message_id, total, 0 FROM message_ref_total
+     UNION ALL SELECT message_id, living, 0 FROM message_ref_total
      UNION ALL SELECT id, given, 0 FROM message WHERE id NOT IN (SELECT message_id FROM message_ref_total)
      UNION ALL SELECT message_id, 0, 1 FROM reference
 ), part_count AS (
     SELECT part_id AS id, delta AS counted, 0 AS living FROM part_ref_log_1
      UNION ALL SELECT part_id, delta, 0 FROM part_ref_log_2
-     UNION ALL SELECT part_id, total, 0 FROM part_ref_total
+     UNION ALL SELECT part_id, living, 0 FROM part_ref_total
      UNION ALL SELECT id, given, 0 FROM part WHERE id NOT IN (SELECT part_id FROM part_ref_total)
      UNION ALL SELECT unnest(parts), 0, 1 FROM message
 )

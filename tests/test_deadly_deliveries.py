@@ -24,7 +24,7 @@ from walk import CROSSDOCK, until
 
 pytestmark = pytest.mark.usefixtures("quick_upkeep")
 
-REASON = "Delivering it ended the process, 2 times by itself; it was not tried again."
+REASON = "The process that delivered it has ended 4 times; it was not tried again."
 DEADLY = """
 import os
 

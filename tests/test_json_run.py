@@ -9,6 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from crossdock.message.property import PropertyType
+from crossdock.pipeline import lines as lines_module
 from crossdock.pipeline.document import DocumentRun, Promoter, Promotion
 from crossdock.pipeline.json import JsonDisassembler, parse_path
 
@@ -83,3 +84,10 @@ def test_mark_of_the_byte_order_counts_at_the_beginning_of_a_file_only() -> None
 
     assert [each.body for each in orders().together(marked, 0) or ()] == [b'{"id":"a"}']
     assert orders().together(marked, 100) is None
+
+
+def test_file_of_too_many_lines_is_not_taken_apart_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines_module, "MESSAGES_LIMIT", 3)
+
+    assert orders().together(b"{}\n{}\n") is not None
+    assert orders().together(b"{}\n{}\n{}\n{}\n") is None

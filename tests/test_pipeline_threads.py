@@ -65,3 +65,18 @@ def test_work_that_does_not_end_costs_a_thread_and_what_found_none_may_come_agai
     assert isinstance(refused, TransientError)
     until(lambda: run(threads, lambda: 7) == [7], 20)
     assert len(begun) == MOST_THREADS
+
+
+def test_thread_that_cannot_be_started_takes_nothing_from_those_that_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = PipelineThreads("Full", 30)
+
+    class NoMore(threading.Thread):
+        def start(self) -> None:
+            raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(receive_threads, "Thread", NoMore)
+        refused = run(threads, *[lambda: 1] * MOST_THREADS)
+    assert {type(error) for error in refused} == {RuntimeError}
+
+    assert run(threads, *[lambda: 2] * MOST_THREADS) == [2] * MOST_THREADS

@@ -60,7 +60,7 @@ TABLES = (
 )  # fmt: skip
 MISCOUNTED = """
     SELECT kind, id, sum(counted), sum(found)
-      FROM (SELECT 'message' AS kind, message_id AS id, total AS counted, 0 AS found FROM message_ref_total
+      FROM (SELECT 'message' AS kind, message_id AS id, living AS counted, 0 AS found FROM message_ref_total
             UNION ALL SELECT 'message', message_id, delta, 0 FROM message_ref_log_1
             UNION ALL SELECT 'message', message_id, delta, 0 FROM message_ref_log_2
             UNION ALL SELECT 'message', id, given, 0 FROM message WHERE id NOT IN (SELECT message_id FROM message_ref_total)
@@ -68,7 +68,7 @@ MISCOUNTED = """
             UNION ALL SELECT 'message', message_id, 0, 1 FROM claimed
             UNION ALL SELECT 'message', message_id, 0, 1 FROM scheduled
             UNION ALL SELECT 'message', message_id, 0, 1 FROM suspended
-            UNION ALL SELECT 'part', part_id, total, 0 FROM part_ref_total
+            UNION ALL SELECT 'part', part_id, living, 0 FROM part_ref_total
             UNION ALL SELECT 'part', part_id, delta, 0 FROM part_ref_log_1
             UNION ALL SELECT 'part', part_id, delta, 0 FROM part_ref_log_2
             UNION ALL SELECT 'part', id, given, 0 FROM part WHERE id NOT IN (SELECT part_id FROM part_ref_total)

@@ -91,7 +91,9 @@ class HttpApp:
                 return
             except asyncio.CancelledError:
                 # Only the server cancels, where it stops: the answer is the last thing this task does.
-                answer = failure(503, "the server is stopping: try again later", RETRY_SOON)
+                answer = failure(
+                    503, "the server is stopping, and whether this was taken is not known: try again later", RETRY_SOON
+                )
             await deliver(client, send, answer)
 
     async def _answer(self, scope: _Scope, headers: Mapping[str, str], receive: Receive) -> Answer:
@@ -160,7 +162,7 @@ async def _outcome(route: Route, request: Request) -> Answer:
     try:
         return await route.handler(request)
     except TransientError as error:
-        logger.warning("A request for %s was not taken and may be sent again: %s", route.path, error)
+        logger.warning("A request for %s was answered with 503, and may be sent again: %s", route.path, error)
         return failure(503, "the request cannot be taken now: try again later", RETRY_SOON)
     except CrossdockError as error:
         logger.error("A request for %s failed: %s", route.path, error)

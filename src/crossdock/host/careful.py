@@ -6,6 +6,7 @@ alone. Everything else is delivered as ever, and nothing is written for it.
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +21,8 @@ _RECONNECT_SECONDS = 0.5
 # The first death is that of an instance which had it in hand, the second one in which it was at work beside others.
 _DEATHS_BEFORE_ALONE = 2
 _DEATHS_ALONE = 2
+# What takes longer hardly ends the process, and the others have waited enough.
+_HANGS_SECONDS = 5.0
 
 
 class Careful:
@@ -30,6 +33,7 @@ class Careful:
         self._stopping = stopping
         self._lock = Lock()
         self._at_work: dict[int, Share] = {}  # by service or line
+        self._since: dict[int, float] = {}
         self._waiting: defaultdict[int, deque[Share]] = defaultdict(deque)
         self._alone: deque[Share] = deque()
         self._noting = Lock()
@@ -60,6 +64,11 @@ class Careful:
             self._at_work.pop(share.careful, None)
             return self._begin()
 
+    def overdue(self) -> list[Share]:
+        """Those that need not wait any longer behind one that hangs."""
+        with self._lock:
+            return self._begin()
+
     def drain(self) -> list[Share]:
         """Everything that waits, for whoever stops."""
         with self._lock:
@@ -69,24 +78,32 @@ class Careful:
             return drained
 
     @contextmanager
-    def noted(self, instance: int, reference: Reference) -> Iterator[bool]:
-        """Around its delivery. False if the instance was taken for dead, and somebody else has it by now."""
+    def noted(self, instance: int, reference: Reference) -> Iterator[bool | None]:
+        """Around its delivery. False if the instance was taken for dead, and somebody else has it by now.
+
+        None if we are to stop before it could be noted.
+        """
         yield self._note(instance, reference.sequence)
         with self._noting:
             self._noted[instance].discard(reference.sequence)
 
     def _begin(self) -> list[Share]:
-        if self._at_work and (self._alone or any(map(_goes_alone, self._at_work.values()))):
+        now = time.monotonic()
+        recent = [share for key, share in self._at_work.items() if now - self._since[key] < _HANGS_SECONDS]
+        if recent and (self._alone or any(map(_goes_alone, recent))):
             return []
-        if self._alone:
-            begun = [self._alone.popleft()]
+        alone = next((share for share in self._alone if share.careful not in self._at_work), None)
+        if alone is not None:
+            self._alone.remove(alone)
+            begun = [alone]
         else:
             free = [key for key, waiting in self._waiting.items() if waiting and key not in self._at_work]
             begun = [self._waiting[key].popleft() for key in free]
         self._at_work |= {share.careful: share for share in begun}
+        self._since |= {share.careful: now for share in begun}
         return begun
 
-    def _note(self, instance: int, sequence: int) -> bool:
+    def _note(self, instance: int, sequence: int) -> bool | None:
         """All that are at work, in one row: whoever notes the next one leaves out those that are done."""
         while True:
             try:
@@ -95,14 +112,14 @@ class Careful:
                     return self._agent.note_deliveries(instance, list(self._noted[instance]))
             except TransientError:
                 if self._stopping.wait(_RECONNECT_SECONDS):
-                    return False
+                    return None
 
 
 def too_deadly(reference: Reference) -> str | None:
     """Why it is not to be delivered again, if so."""
     if reference.deaths < _DEATHS_BEFORE_ALONE + _DEATHS_ALONE:
         return None
-    return f"Delivering it ended the process, {_DEATHS_ALONE} times by itself; it was not tried again."
+    return f"The process that delivered it has ended {reference.deaths} times; it was not tried again."
 
 
 def _in_line(share: Share) -> bool:

@@ -14,7 +14,7 @@ from crossdock.errors import TransientError
 from crossdock.host.careful import Careful, too_deadly
 from crossdock.host.flow import Share
 from crossdock.host.flows import Services
-from crossdock.host.outcome import Answer, BatchService, Outcome, Retry, Service, StoppingService, Suspend
+from crossdock.host.outcome import Answer, BatchService, Outcome, Postpone, Retry, Service, StoppingService, Suspend
 from crossdock.host.settler import Delivered, Settler
 from crossdock.messagebox.rows import Reference
 
@@ -52,6 +52,8 @@ class Delivery:
             service = self._service_or_none(reference.service_id)
             return Suspend(reason, stops=isinstance(service, StoppingService) and service.stops_on_failure)
         with self._careful.noted(instance, reference) as ours:
+            if ours is None:  # in a line nothing may come before it
+                return Postpone(self._clock(), "The host instance stops.")
             return self._now(instance, reference) if ours else None
 
     def batch(self, share: Share) -> list[Delivered] | None:

@@ -139,7 +139,7 @@ class IsolatedInstance:
         finally:
             with self._lock:
                 self._waiting.pop(waiting, None)
-            if response is None and future.done() and not future.cancelled() and future.exception() is None:
+            if not future.cancel() and response is None and not future.cancelled() and future.exception() is None:
                 future.result().lost()
             publishing.cancel()  # what has not begun is not published, nor kept, for somebody who is gone
             # Not before it is published: what is to be ended must be there.

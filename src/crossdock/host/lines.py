@@ -89,6 +89,12 @@ class Lines:
             self._in_hand[references[0].line] = len(references)
         return Share(instance, references)
 
+    def set_aside(self, share: Share) -> None:
+        """It waits for something else than a worker, and the other lines need not wait for it."""
+        with self._lock:
+            if share.references[0].line in self._in_hand:
+                self._begun.add(share.references[0].line)
+
     def deliver(self, share: Share) -> None:
         """In order, until one has to wait or stops the line, or the instance ends; then the lease is given up."""
         line = share.references[0].line

@@ -154,6 +154,7 @@ class Workers:
         busy = any(self._takes_time(share) for _, share in at_work)
         slow = sum(self._is_held_up(number, share) for number, share in at_work)
         self._flows.forget_needless()
+        self._put(self._careful.overdue())
         for flow in self._flows.all():
             for share in flow.startable() if not self.crowded else ():
                 self._ready.put(share)
@@ -215,7 +216,10 @@ class Workers:
     def _put(self, shares: Sequence[Share]) -> None:
         """To be begun by a worker, except what has to wait until it may be delivered with care."""
         for share in shares:
-            for each in self._careful.admit(share) if not share.careful else [share]:
+            admitted = [share] if share.careful else self._careful.admit(share)
+            if share not in admitted and share.careful:
+                self.lines.set_aside(share)
+            for each in admitted:
                 if each.urgent:
                     self._urgent.append(each)
                 self._ready.put(self._call if each.urgent else each)

@@ -343,10 +343,10 @@ CREATE TABLE message_ref_log_1 (message_id uuid NOT NULL, delta integer NOT NULL
 CREATE TABLE message_ref_log_2 (message_id uuid NOT NULL, delta integer NOT NULL) WITH (autovacuum_vacuum_insert_threshold = -1);
 CREATE TABLE part_ref_log_1 (part_id uuid NOT NULL, delta integer NOT NULL) WITH (autovacuum_vacuum_insert_threshold = -1);
 CREATE TABLE part_ref_log_2 (part_id uuid NOT NULL, delta integer NOT NULL) WITH (autovacuum_vacuum_insert_threshold = -1);
-CREATE TABLE message_ref_total (message_id uuid PRIMARY KEY, total bigint NOT NULL);
-CREATE TABLE part_ref_total (part_id uuid PRIMARY KEY, total bigint NOT NULL);
-CREATE INDEX ON message_ref_total (message_id) WHERE total <= 0;
-CREATE INDEX ON part_ref_total (part_id) WHERE total <= 0;
+CREATE TABLE message_ref_total (message_id uuid PRIMARY KEY, living bigint NOT NULL);
+CREATE TABLE part_ref_total (part_id uuid PRIMARY KEY, living bigint NOT NULL);
+CREATE INDEX ON message_ref_total (message_id) WHERE living <= 0;
+CREATE INDEX ON part_ref_total (part_id) WHERE living <= 0;
 
 CREATE TABLE routing_failure (
     message_id  uuid        PRIMARY KEY,

@@ -16,7 +16,7 @@ import msgspec
 from crossdock.errors import ApplicationError, DocumentError, PromotionError
 from crossdock.message.property import PropertyType
 from crossdock.pipeline.document import Document, DocumentRun, LineReader, Promoter, Promotion
-from crossdock.pipeline.lines import MESSAGES_LIMIT, lines_of, too_many
+from crossdock.pipeline.lines import MESSAGES_LIMIT, has_too_many_lines, lines_of, too_many
 from crossdock.pipeline.nesting import nesting
 
 Split = Literal["document", "array", "lines"]
@@ -59,7 +59,7 @@ class JsonDisassembler:
     def together(self, content: bytes, start: int | None = None) -> DocumentRun | None:
         """The documents of a file of lines, or of whole lines from `start` on; None if one needs a closer look."""
         body = content if start else content.removeprefix(_BOM)
-        if start is None and self.by_lines(body) is None:
+        if (start is None and self.by_lines(body) is None) or has_too_many_lines(body):
             return None
         lines = [stripped for line in lines_of(body) if (stripped := line.strip(_BLANK))]
         texts = self._fields.read_lines(body, lines) if lines else None

@@ -179,8 +179,7 @@ class ReceivePipeline:
     def _together(self, content: bytes, start: int | None = None) -> DocumentRun | None:
         if self._has_stages or not isinstance(self.disassembler, RunDisassembler):
             return None
-        run = self.disassembler.together(content, start)
-        return run if run is not None and len(run) <= MESSAGES_LIMIT else None
+        return self.disassembler.together(content, start)
 
     @property
     def _has_stages(self) -> bool:

@@ -73,8 +73,12 @@ class PipelineThreads:
             if len(self._waiting) <= self._idle:
                 self._changed.notify()
             elif self._idle + len(self._began) < MOST_THREADS:
-                self._idle += 1
-                Thread(target=self._work, name=f"receive {self._location}", daemon=True).start()
+                try:
+                    Thread(target=self._work, name=f"receive {self._location}", daemon=True).start()
+                except RuntimeError:  # there can be no more threads
+                    self._waiting.remove(work)
+                    raise
+                self._idle += 1  # it looks for work once we let go of the lock
 
     def _forget(self, work: Callable[[], None]) -> None:
         with self._changed, suppress(ValueError):  # a thread has it already, and sees that it is cancelled

@@ -7,6 +7,13 @@ ALTER TABLE part ALTER COLUMN given SET DEFAULT 1;
 COMMENT ON COLUMN message.given IS 'references it was published with; what came and went since is in the logs, until there is a total';
 COMMENT ON COLUMN part.given IS 'messages it was stored with; likewise';
 
+-- Another name: the cleanup of a version that knows nothing of `given` fails, instead of counting wrongly.
+ALTER TABLE message_ref_total RENAME COLUMN total TO living;
+ALTER TABLE part_ref_total RENAME COLUMN total TO living;
+-- So that the constraint, which has a name in PostgreSQL 18, has the new one.
+ALTER TABLE message_ref_total ALTER COLUMN living DROP NOT NULL, ALTER COLUMN living SET NOT NULL;
+ALTER TABLE part_ref_total ALTER COLUMN living DROP NOT NULL, ALTER COLUMN living SET NOT NULL;
+
 CREATE OR REPLACE FUNCTION publish_few(
     message_ids uuid[], contexts json[], part_of uuid[], part_ids uuid[], names text[], bodies bytea[],
     hosts smallint[], lines integer[], priorities smallint[], references_to uuid[], subscriptions bigint[],

@@ -1,5 +1,5 @@
--- Put claimed references back as they were, all but the one that was tried: that one counts its attempt. They go to the
--- host that has the service now, except what only one host instance may take.
+-- Put claimed references back as they were, all but the one that was tried: that one counts its attempt, and has shown that
+-- it does not end the process. They go to the host that has the service now, except what only one host instance may take.
 -- What has come back and was claimed anew since is another claim, made by another transaction, and is left alone.
 -- They are found one by one in the index and deleted by place, which nothing but the place may decide: else a server may
 -- read all that is claimed, and all that a reader who stays for long keeps from being cleaned away.
@@ -21,6 +21,6 @@ INSERT INTO queue (host_id, sequence, priority, message_id, subscription_id, ser
 SELECT CASE WHEN returned.line < 0 THEN returned.host_id ELSE service.host_id END, returned.sequence, returned.priority,
        returned.message_id, returned.subscription_id, returned.service_id,
        CASE WHEN returned.sequence = %(tried)s THEN returned.attempt + 1 ELSE returned.attempt END, returned.line,
-       returned.instance_id, returned.deaths
+       returned.instance_id, CASE WHEN returned.sequence = %(tried)s THEN 0 ELSE returned.deaths END
   FROM returned
   JOIN service ON service.id = returned.service_id;

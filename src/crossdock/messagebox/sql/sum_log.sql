@@ -12,16 +12,16 @@ WITH closed AS (
     SELECT closed.id,
            closed.delta + CASE WHEN known.{id} IS NULL
                                THEN coalesce((SELECT given FROM {kind} WHERE id = closed.id), 0)
-                               ELSE known.total END AS total,
+                               ELSE known.living END AS living,
            known.{id} IS NOT NULL OR closed.elsewhere AS known
       FROM closed
       LEFT JOIN {total} AS known ON known.{id} = closed.id
 ), kept AS (
-    INSERT INTO {total} AS known ({id}, total)
-    SELECT id, total
+    INSERT INTO {total} AS known ({id}, living)
+    SELECT id, living
       FROM summed
-     WHERE total <> 0 OR known
-        ON CONFLICT ({id}) DO UPDATE SET total = excluded.total
+     WHERE living <> 0 OR known
+        ON CONFLICT ({id}) DO UPDATE SET living = excluded.living
 )
 INSERT INTO unreferenced (id)
-SELECT id FROM summed WHERE total = 0 AND NOT known;
+SELECT id FROM summed WHERE living = 0 AND NOT known;

@@ -7,8 +7,8 @@ WITH taken AS (
       FROM taken
      GROUP BY id
 )
-INSERT INTO {total} AS known ({id}, total)
+INSERT INTO {total} AS known ({id}, living)
 SELECT id, delta + coalesce((SELECT given FROM {kind} WHERE id = closed.id), 0)
   FROM closed
     ON CONFLICT ({id}) DO UPDATE
-   SET total = known.total + excluded.total - coalesce((SELECT given FROM {kind} WHERE id = excluded.{id}), 0);
+   SET living = known.living + excluded.living - coalesce((SELECT given FROM {kind} WHERE id = excluded.{id}), 0);

@@ -2,7 +2,7 @@
 -- it could give it to somebody else. Taken by an array, which goes by the index: a join may look for zeros once for each
 -- total, where PostgreSQL believes that there are hardly any.
 WITH zero AS MATERIALIZED (
-    SELECT {id} AS id FROM {total} WHERE total = 0
+    SELECT {id} AS id FROM {total} WHERE living = 0
     EXCEPT
     (SELECT {id} FROM {log} UNION ALL SELECT {id} FROM {other})
 ), taken AS (
