@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
@@ -16,6 +17,7 @@ from crossdock.host.instance import HostInstance
 from crossdock.host.outcome import Complete, Retry
 from crossdock.messagebox.agent import Agent
 from express import deploy, port, publish, rows, unbalanced
+from office import Office
 from service import Clock, Partner, publish_named, running, running_all
 from walk import until
 
@@ -102,3 +104,23 @@ def test_message_of_a_line_that_was_tried_and_ended_nothing_is_an_ordinary_one_a
         until(lambda: rows(database, "SELECT FROM queue WHERE attempt = 1") != [], 10)
 
     assert rows(database, "SELECT attempt, deaths FROM queue ORDER BY sequence") == [(1, 0), (0, 3)]
+
+
+def test_what_a_killed_process_left_half_written_is_taken_away(database: str, tmp_path: Path) -> None:
+    ports = [
+        {"name": name, "adapter": "file", "address": f"{name}/%MessageID%.txt", "filter": "EXISTS(To)", **more}
+        for name, more in {"plain": {}, "line": {"ordered": True}}.items()
+    ]
+    office = Office(database, tmp_path, {"properties": {"To": "text"}, "send_ports": ports})
+    office.publish(b"content", To="Shop")
+    [(message,)] = rows(database, "SELECT id FROM message")
+    for name in ("plain", "line"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / f".crossdock-{message}-12345678").write_bytes(b"con")
+    has_died(database, 1)
+
+    with office.open():
+        until(lambda: rows(database, "SELECT FROM queue UNION ALL SELECT FROM claimed") == [], 20)
+
+    for name in ("plain", "line"):
+        assert [path.name for path in (tmp_path / name).iterdir()] == [f"{message}.txt"]

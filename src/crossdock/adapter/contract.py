@@ -80,7 +80,8 @@ class SendAdapter(Protocol):
     def send(self, message: Message, *, attempt: int) -> Reply | None:
         """Deliver one message, safe with the partner on return; gives the answer, where there can be one.
 
-        `attempt` counts the attempts before this one. Raises TransientError to retry, TerminalError to suspend.
+        `attempt` counts the attempts before this one, and one more if a process has ended that had it in hand. Raises
+        TransientError to retry, TerminalError to suspend.
         """
 
     def close(self) -> None:

@@ -14,7 +14,17 @@ from crossdock.errors import TransientError
 from crossdock.host.careful import Careful, too_deadly
 from crossdock.host.flow import Share
 from crossdock.host.flows import Services
-from crossdock.host.outcome import Answer, BatchService, Outcome, Postpone, Retry, Service, StoppingService, Suspend
+from crossdock.host.outcome import (
+    Answer,
+    BatchService,
+    Outcome,
+    Postpone,
+    RepeatingService,
+    Retry,
+    Service,
+    StoppingService,
+    Suspend,
+)
 from crossdock.host.settler import Delivered, Settler
 from crossdock.messagebox.rows import Reference
 
@@ -84,7 +94,10 @@ class Delivery:
             service = self._service(reference.service_id)
             if service is None:
                 return Suspend(_GONE)
-            outcome = service.deliver(reference.message, attempt=reference.attempt, now=self._clock())
+            deliver = service.deliver
+            if reference.deaths and isinstance(service, RepeatingService):
+                deliver = service.deliver_again
+            outcome = deliver(reference.message, attempt=reference.attempt, now=self._clock())
             if not isinstance(outcome, Outcome):
                 raise TypeError(f"{outcome!r} is no outcome")
         except TransientError as error:

@@ -85,6 +85,14 @@ class BatchService(Service, Protocol):
 
 
 @runtime_checkable
+class RepeatingService(Service, Protocol):
+    """One that cares whether a message may have been delivered before, or half so."""
+
+    def deliver_again(self, message: Message, *, attempt: int, now: datetime) -> Outcome:
+        """As `deliver`, where a process has ended that had the message in hand."""
+
+
+@runtime_checkable
 class StoppingService(Service, Protocol):
     """One whose line waits where a delivery failed for good."""
 

@@ -103,16 +103,23 @@ class SendPort:
 
     def deliver(self, message: Message, *, attempt: int, now: datetime) -> Outcome:
         """Send one message. What the partner got wrong is an outcome, not an exception."""
+        return self._deliver(message, attempt, now, before=attempt)
+
+    def deliver_again(self, message: Message, *, attempt: int, now: datetime) -> Outcome:
+        """The same where a process has ended that had it in hand. That is an attempt for the adapter alone."""
+        return self._deliver(message, attempt, now, before=attempt + 1)
+
+    def _deliver(self, message: Message, attempt: int, now: datetime, *, before: int) -> Outcome:
         if (opens := self._opens(now)) is not None:
             return self._postponed(opens)
         try:
             outgoing = self.pipeline.execute(message)
             if self.response is None:
-                self._adapter(message).send(outgoing, attempt=attempt)
+                self._adapter(message).send(outgoing, attempt=before)
                 return Complete()
             # One id before we ask: it may take the MessageBox, and without it there would be an answer to throw away.
             ids = chain([self.new_id()], iter(self.new_id, None))
-            reply = self._adapter(message).send(outgoing, attempt=attempt)
+            reply = self._adapter(message).send(outgoing, attempt=before)
             answer = responses(self.definition.name, self.response, message, reply, ids)
             return Answer(answer, stops=self.definition.stop_on_failure)
         except CrossdockError as error:
