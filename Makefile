@@ -6,13 +6,15 @@ READY  := $(VENV)/.ready
 # `make test DATABASE=postgresql://…` runs the store's tests against a server instead of the embedded one.
 DATABASE ?=
 TESTS    ?= tests
+WORKERS  ?= 2
+PYTEST    = $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format soak bench clean
+.PHONY: help setup demo test test-fast check format soak bench clean
 
 help: ## Show this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /  make \1|/' | column -t -s '|' 2>/dev/null \
-	  || grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST)
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /  make \1|/' | column -t -s '|' 2>/dev/null \
+	  || grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST)
 
 setup: $(READY) ## Make .venv with everything Crossdock needs
 
@@ -26,7 +28,11 @@ demo: $(READY) ## Route a few thousand orders from files to files, and show what
 	@$(BIN)/crossdock demo
 
 test: $(READY) ## Run the whole test suite
-	CROSSDOCK_TEST_DATABASE='$(DATABASE)' $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(TESTS)
+	CROSSDOCK_TEST_DATABASE='$(DATABASE)' $(PYTEST) $(TESTS)
+
+test-fast: WORKERS = 3
+test-fast: $(READY) ## Run what starts no processes and takes no long time, with fewer drawn examples: two minutes
+	CROSSDOCK_FAST=1 $(PYTEST) -m 'not process and not slow' --ignore tests/process $(TESTS)
 
 check: $(READY) ## Lint, check types and check the import contract
 	$(BIN)/ruff check src tests examples

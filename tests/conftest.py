@@ -2,46 +2,83 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sqlite3
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
 from hypothesis import HealthCheck, settings
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from crossdock.host import instance as host_instance
 from crossdock.messagebox import queues
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.embedded import EmbeddedServer
+from walk import until
 
-# The machine may be busy: examples are counted, not timed.
-settings.register_profile("crossdock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+if TYPE_CHECKING:
+    from crossdock.dataflow.session import Spark
+
+# The machine may be busy: examples are counted, not timed. Every run draws new ones, also where `CI` is set, and says how
+# to draw a failing one again.
+settings.register_profile(
+    "crossdock", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=False, print_blob=True
+)
 settings.load_profile("crossdock")
 
 _TEMPLATE = f"crossdock_template_{os.getpid()}"
+_COMPILED = pytest.StashKey[bool]()
+# A test that kills PostgreSQL starts one of its own. Nobody reads this one after the run.
+_UNSAFE_AND_QUICK = {"fsync": "off", "full_page_writes": "off"}
 
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The connection string of a server on which databases may be made; `make test DATABASE=…` names another."""
+    with _a_server(tmp_path_factory, _UNSAFE_AND_QUICK) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def safe_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The same with the settings that users have, so that no process warns of them."""
+    with _a_server(tmp_path_factory, {}) as started:
+        yield started
+
+
+@contextmanager
+def _a_server(tmp_path_factory: pytest.TempPathFactory, settings: Mapping[str, str]) -> Iterator[str]:
     given = os.environ.get("CROSSDOCK_TEST_DATABASE")
     if given:
         yield given
         return
-    embedded = EmbeddedServer(tmp_path_factory.mktemp("postgres"))
+    embedded = EmbeddedServer(tmp_path_factory.mktemp("postgres"), settings)
     yield embedded.acquire()
     embedded.release()
+
+
+@pytest.fixture(scope="session")
+def no_grace(server: str) -> None:
+    """Right after its start a server takes nobody for dead. In a run of one file this waits until it does."""
+    past = "SELECT FROM (SELECT now() > pg_postmaster_start_time() + %s AS is_past) AS server WHERE is_past"
+    with psycopg.connect(server, autocommit=True) as connection:
+        until(lambda: bool(connection.execute(past, [queues._DEAD_GRACE]).rowcount), 60)
 
 
 @pytest.fixture(scope="session")
 def template(server: str) -> Iterator[str]:
     _create(server, _TEMPLATE)
     with Agent(_named(server, _TEMPLATE)) as agent:
-        agent.create()
+        agent.box.create()
+    with psycopg.connect(_named(server, _TEMPLATE)) as connection:
+        # Whoever stops waits until it would look again by itself.
+        connection.execute("UPDATE crossdock.service_class SET polling_interval = interval '50 milliseconds'")
     yield _TEMPLATE
     _drop(server, _TEMPLATE)
 
@@ -94,6 +131,17 @@ def agent(database: str) -> Iterator[Agent]:
         yield made
 
 
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spark]:
+    """The one Spark session of the tests."""
+    from crossdock.dataflow.session import start_spark  # imports pyspark, which most runs of one file do not need
+    from crossdock.settings import Settings
+
+    started = start_spark(Settings(home=tmp_path_factory.mktemp("spark")))
+    yield started
+    started.close()
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return tmp_path
@@ -106,7 +154,7 @@ def _named(server: str, name: str) -> str:
 def _create(server: str, name: str, template: str = "template1") -> None:
     with psycopg.connect(server, autocommit=True) as connection:
         connection.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
-        connection.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
+        connection.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY file_copy')
 
 
 def _drop(server: str, name: str) -> None:
@@ -116,10 +164,8 @@ def _drop(server: str, name: str) -> None:
 
 @pytest.fixture
 def quick_upkeep(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is due, and what the dead left, is looked for at once."""
+    """What the dead left is free at once."""
     monkeypatch.setattr(queues, "_DEAD_GRACE", timedelta(0))
-    monkeypatch.setattr(host_instance, "_UPKEEP_SECONDS", 0.05)
-    monkeypatch.setattr(host_instance, "_RECONNECT_SECONDS", 0.05)
 
 
 @pytest.fixture
@@ -130,3 +176,26 @@ def orders(folder: Path) -> Iterator[sqlite3.Connection]:
     connection.execute("INSERT INTO orders (id, item) VALUES (2, 'two'), (1, 'one'), (3, 'three')")
     yield connection
     connection.close()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes longest is begun first, so that no worker is left with it at the end."""
+    items.sort(key=lambda item: "process" not in item.path.parts)
+
+
+def pytest_collection_finish() -> None:
+    _leave_out_of_garbage_collection()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """The index is compiled when it is used first, and has about as many objects as everything else."""
+    if "numba" in sys.modules and not item.session.stash.get(_COMPILED, False):
+        item.session.stash[_COMPILED] = True
+        _leave_out_of_garbage_collection()
+
+
+def _leave_out_of_garbage_collection() -> None:
+    """What is imported by now stays: a worker looks for garbage after every range, and would look through all of it."""
+    gc.collect()
+    gc.freeze()

@@ -27,6 +27,7 @@ from types import ModuleType
 from typing import Any
 
 from crossdock.errors import ApplicationError
+from crossdock.foreign import FOREIGN_CODE, described
 
 _PRIVATE = "crossdock_application_"
 
@@ -38,12 +39,13 @@ def load_callable(name: str, folder: str | None, *, what: str = "function") -> C
         raise ApplicationError(f"{name!r} does not name a {what}; write it as module:{what}")
     private = None if folder is None else _package(Path(folder))
     try:
-        beside = private is not None and _is_beside(private, module.partition(".")[0])
-        found = importlib.import_module(f"{private}.{module}" if beside else module)
-    except (Exception, SystemExit) as error:
-        reason = str(error).replace(f"{private}.", "")
-        raise ApplicationError(f"module {module!r} cannot be imported: {type(error).__name__}: {reason}") from error
-    called = getattr(found, attribute, None)
+        with FOREIGN_CODE:
+            beside = private is not None and _is_beside(private, module.partition(".")[0])
+            found = importlib.import_module(f"{private}.{module}" if beside else module)
+            called = getattr(found, attribute, None)
+    except Exception as error:
+        reason = described(error).replace(f"{private}.", "")
+        raise ApplicationError(f"module {module!r} cannot be imported: {reason}") from error
     if not callable(called):
         raise ApplicationError(f"module {module!r} has no {what} {attribute!r}")
     return called  # type: ignore[no-any-return]

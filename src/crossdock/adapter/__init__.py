@@ -1,1 +1,1 @@
-"""How bytes come and go: `contract.py` says what an adapter promises, then one transport per file."""
+"""How bytes come and go: `contract.py` says what an adapter promises, then one package per transport."""

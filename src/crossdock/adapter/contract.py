@@ -1,4 +1,5 @@
-"""The contracts of adapters. A receive adapter of the bulk lane reads sources that can be read again.
+"""The contracts of adapters. A receive adapter of the bulk lane reads sources that can be read again; a pushed one
+takes what partners send to it.
 
 An adapter is made by `Class(address, **options)`, in every process that uses it and to check an application: making it
 must not connect to anything, and what is wrong with the address or an option is an ApplicationError.
@@ -6,13 +7,17 @@ must not connect to anything, and what is wrong with the address or an option is
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from datetime import timedelta
+from typing import Protocol, TypeGuard, runtime_checkable
 
 from crossdock.errors import CrossdockError
-from crossdock.message.message import Message
+from crossdock.message.message import Message, MessageId
 from crossdock.message.property import Value
+
+MAXIMUM_MESSAGES = 10_000
+"""In one body that is pushed to us: to publish them holds up what others push to the process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +30,14 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What can be read now, and whether there is more that is not complete yet."""
+    """What can be read now, how many more sources are not complete yet, and the names of those being written.
+
+    A run that is to end by itself waits for what is incomplete, and does not wait for what is `held` by its writer.
+    """
 
     ready: tuple[Source, ...]
     incomplete: int = 0
+    held: tuple[str, ...] = ()
 
 
 class ReceiveAdapter(Protocol):
@@ -56,14 +65,103 @@ class RangedReceiveAdapter(ReceiveAdapter, Protocol):
 
 
 @runtime_checkable
-class BatchReceiveAdapter(ReceiveAdapter, Protocol):
-    """One for which many small sources at once are much quicker than one after the other."""
+class BatchAcknowledgeAdapter(ReceiveAdapter, Protocol):
+    """One for which to acknowledge many sources at once is much quicker than one after the other."""
+
+    def acknowledge_batch(self, identities: Sequence[bytes]) -> None:
+        """As `acknowledge`, for all of them; if it fails, some may be done."""
+
+
+@runtime_checkable
+class BatchReceiveAdapter(BatchAcknowledgeAdapter, Protocol):
+    """One for which to read many small sources at once is much quicker, too."""
 
     def read_batch(self, identities: Sequence[bytes]) -> Sequence[bytes | None]:
         """As `read`, for each of them."""
 
-    def acknowledge_batch(self, identities: Sequence[bytes]) -> None:
-        """As `acknowledge`, for all of them; if it fails, some may be done."""
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What became of bytes that were handed over: the ids of messages that are committed, and of suspended ones."""
+
+    messages: tuple[MessageId, ...]
+    suspended: tuple[MessageId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """What a partner who asked is to get. Call `sent` once it has all of it, or `lost` if it never will: then the
+    message is suspended, not forgotten."""
+
+    message: Message
+    body: bytes
+    sent: Callable[[], None]
+    lost: Callable[[], None]
+
+
+class Receiver(Protocol):
+    """What a pushed adapter hands its bytes to. Any event loop of any thread may call it."""
+
+    @property
+    def two_way(self) -> bool:
+        """Whether the partner waits for an answer, so that `request` is to be called and not `publish`."""
+
+    async def publish(
+        self, body: bytes, properties: Mapping[str, Value] = ..., *, maximum_messages: int = MAXIMUM_MESSAGES
+    ) -> Taken:
+        """The messages in the body are committed on return, with the properties written into their contexts.
+
+        DocumentError: there is no message in it, and nothing is kept. TooManyMessagesError, a DocumentError: there are
+        more of them than that, and nothing is kept. TransientError: it cannot be taken now; the
+        partner has to send it again, though it may have been committed. Cancelled, the same is not known.
+        """
+
+    async def request(self, body: bytes, properties: Mapping[str, Value] = ..., *, timeout: float) -> Response:
+        """The same for the one message in the body; returns with the response to it, which has to be settled.
+
+        NoAnswerError: nobody can answer. GivenUpError: whoever was to answer has failed. TimeoutError: after so many
+        seconds there is none.
+        """
+
+
+class PushedReceiveAdapter(Protocol):
+    """Takes what partners send, and hands it to a receiver. One object is for one location in one process.
+
+    A class attribute `answers = True` says that it can be used by a two-way port.
+    """
+
+    def start(self, receiver: Receiver) -> None:
+        """Listen from now on, in threads of its own. TransientError: it cannot now, and is made and started again."""
+
+    def close(self) -> None:
+        """Take nothing new; when this returns, others may listen at the same place. What is in progress goes on."""
+
+    def stop(self, seconds: float) -> None:
+        """Close, wait at most so long for what is in progress, then end it. A partner is not told that it was taken."""
+
+
+@runtime_checkable
+class SharingPushedAdapter(PushedReceiveAdapter, Protocol):
+    """One that can listen together with others: locations of a process may be on one port, under different paths."""
+
+    place: Hashable
+    """What no other location of the process may have. Without it, that is the address."""
+
+    def share(self, running: Sequence[PushedReceiveAdapter]) -> bool:
+        """Called before `start`, with those that run; one of them may be the one that this one replaces.
+
+        True: it will listen together with one of them, so that none has to be closed first.
+        """
+
+
+def is_pushed(adapter: object) -> TypeGuard[PushedReceiveAdapter]:
+    """Whether partners send to it, rather than it finds and reads what is there."""
+    return callable(getattr(adapter, "start", None)) and not callable(getattr(adapter, "list", None))
+
+
+def place_of(kind: str, address: str, adapter: object) -> Hashable:
+    """Where a pushed adapter listens: no two locations of a process may have the same."""
+    return kind, getattr(adapter, "place", address)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +192,14 @@ class RememberingSendAdapter(SendAdapter, Protocol):
 
     def remember_for(self, port: str) -> None:
         """Deliver for this port from now on."""
+
+
+@runtime_checkable
+class ForgettingSendAdapter(SendAdapter, Protocol):
+    """One that remembers what it has delivered, and not for ever."""
+
+    def remembers(self) -> timedelta | None:
+        """How long: a second attempt that comes later may deliver a second time. None: it remembers nothing."""
 
 
 @runtime_checkable

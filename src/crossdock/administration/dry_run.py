@@ -8,16 +8,19 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from crossdock.adapter.file import file_identity, printable_path
+from crossdock.adapter.file.adapter import file_identity, printable_path
+from crossdock.application.deploy import deployment_of
+from crossdock.application.load import load_application
 from crossdock.errors import UsageError
 from crossdock.message.message import Message
 from crossdock.message.property import PropertyRegistry
 from crossdock.messagebox.deployment import DeployedLocation, Deployment
-from crossdock.receive.interchange import IntakeItem
+from crossdock.receive.item import IntakeItem
 from crossdock.receive.location import ReceiveLocation
+from crossdock.settings import Settings
 from crossdock.subscription.explain import explain, format_explanation
-from crossdock.subscription.index import SubscriptionIndex
-from crossdock.subscription.router import Router, Subscription
+from crossdock.subscription.lint import Finding, lint
+from crossdock.subscription.match import Matcher
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +49,18 @@ class Routed:
 
 def route_files(deployment: Deployment, files: Sequence[Path], location: str | None) -> Iterator[Routed]:
     """Each message of each file with the send ports that would get it. Raises UsageError if that cannot be told."""
-    router = router_of(deployment)
     chosen = [(file, _location(deployment, file, location)) for file in files]
     for file, deployed in chosen:
-        yield from _route_file(router, deployed, file)
+        yield from _route_file(deployment, deployed, file)
+
+
+def lint_application(application: Path, settings: Settings) -> list[Finding]:
+    """The filters of an application that are probably not what was meant."""
+    model = load_application(application)
+    deployment = deployment_of(model, application, text_limit=settings.text_limit)
+    promoted = [name for schema in model.schemas for name in schema.promote]
+    filters = {port.group or port.name: port.filter for port in deployment.ports if not port.waits}
+    return lint(filters, promoted)
 
 
 def explained(deployment: Deployment, routed: Routed) -> dict[str, list[str]]:
@@ -61,30 +72,24 @@ def explained(deployment: Deployment, routed: Routed) -> dict[str, list[str]]:
     return {port.name: format_explanation(explain(port.filter, promoted, types)) for port in ports}
 
 
-def router_of(deployment: Deployment) -> Router:
-    """The router an application would have once it is deployed."""
-    subscriptions = {
-        number: Subscription(number, number, port.name, 0, "started", port.priority)
-        for number, port in enumerate(deployment.ports)
-    }
-    types = PropertyRegistry(deployment.properties)
-    filters = [(number, port.filter.groups) for number, port in enumerate(deployment.ports)]
-    return Router(0, subscriptions, SubscriptionIndex.build(filters, types, engine="numpy"), types)
-
-
-def _route_file(router: Router, deployed: DeployedLocation, file: Path) -> Iterator[Routed]:
+def _route_file(deployment: Deployment, deployed: DeployedLocation, file: Path) -> Iterator[Routed]:
     try:
         content = file.read_bytes()
     except OSError as error:
         raise UsageError(f"{file} cannot be read: {error.strerror}") from error
     location = ReceiveLocation.from_definition(0, 0, deployed.definition)
-    interchange = location.interchange(IntakeItem(0, 0, file_identity(file), len(content)), 0, content)
+    publication = location.publication(IntakeItem(0, 0, file_identity(file), len(content), 0), content)
     routed = [
-        Routed(file, _index(message), message, tuple(each.service for each in router.route(message.context.promoted)))
-        for message in interchange.messages
+        Routed(file, _index(message), message, _matching(deployment, message)) for message in publication.messages
     ]
-    failed = [Routed(file, _index(each.message), each.message, (), each.reason) for each in interchange.failures]
+    failed = [Routed(file, _index(each.message), each.message, (), each.reason) for each in publication.failures]
     yield from sorted(routed + failed, key=lambda each: each.index)
+
+
+def _matching(deployment: Deployment, message: Message) -> tuple[str, ...]:
+    """By the specification: an index would take longer to build than it saves on a few messages."""
+    matcher, promoted = Matcher(), message.context.promoted
+    return tuple(port.name for port in deployment.ports if matcher.matches(port.filter, promoted))
 
 
 def _index(message: Message) -> int:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from crossdock.adapter.file import printable_path
+from crossdock.adapter.file.adapter import printable_path
 from crossdock.errors import PromotionError, UsageError
 from crossdock.message.context import Context
 from crossdock.message.message import Message, Part
 from crossdock.message.property import PropertyRegistry, Value, parse_value
+from crossdock.message.publication import Publication
 from crossdock.messagebox.agent import Agent
-from crossdock.receive.interchange import Interchange
 from crossdock.receive.location import ReceiveLocation
 from crossdock.receive.ranges import SIZE_LIMIT_BYTES
 
@@ -38,7 +37,7 @@ class PublishedMessage:
 def publish_files(
     agent: Agent, files: Sequence[Path], *, location: str | None, properties: Mapping[str, Value]
 ) -> Iterator[PublishedMessage]:
-    """Publish each file, as one interchange, and say what became of its messages as soon as they are committed.
+    """Publish each file by itself, and say what became of its messages as soon as they are committed.
 
     With `location` it goes through the pipeline of that receive location, else it is one message as it is. The
     properties are promoted in every message. Nothing is published if one of the files cannot be read.
@@ -54,7 +53,7 @@ def publish_files(
 
 def given_properties(agent: Agent, given: Sequence[str], to: str | None, *, text_limit: int) -> dict[str, Value]:
     """The properties that `NAME=VALUE` spell, and the one that leads to the port or group `to`. Raises UsageError."""
-    registry = PropertyRegistry(agent.properties())
+    registry = PropertyRegistry(agent.configuration.properties())
     properties: dict[str, Value] = {} if to is None else _destination(agent, to)
     for each in given:
         name, equals, text = each.partition("=")
@@ -68,8 +67,8 @@ def given_properties(agent: Agent, given: Sequence[str], to: str | None, *, text
 
 
 def _destination(agent: Agent, to: str) -> dict[str, Value]:
-    group = agent.group_id(to)
-    return {_TRANSPORT: agent.transport_id(to)} if group is None else {_GROUP: group}
+    group = agent.configuration.group_id(to)
+    return {_TRANSPORT: agent.configuration.transport_id(to)} if group is None else {_GROUP: group}
 
 
 def _routable(registry: PropertyRegistry, name: str) -> str:
@@ -113,18 +112,18 @@ def _content(file: Path) -> bytes:
 
 
 def _location(agent: Agent, name: str) -> ReceiveLocation:
-    for id_, host, stored in agent.locations():
+    for id_, host, stored in agent.configuration.locations():
         if stored.get("name") == name:
             return ReceiveLocation.from_definition(id_, host, stored)
     raise UsageError(f"There is no receive location {name!r} that is enabled. List them with: crossdock get locations")
 
 
-def _received(agent: Agent, location: ReceiveLocation, file: Path, content: bytes) -> Interchange:
+def _received(agent: Agent, location: ReceiveLocation, file: Path, content: bytes) -> Publication:
     return location.pushed(content, {_FILE: printable_path(file.absolute())}, agent.message_id)
 
 
-def _passed_through(agent: Agent, file: Path, content: bytes) -> Interchange:
-    hosts = agent.hosts()
+def _passed_through(agent: Agent, file: Path, content: bytes) -> Publication:
+    hosts = agent.configuration.hosts()
     if not hosts:
         raise UsageError("There is nothing in this MessageBox yet. Deploy an application with: crossdock run APP")
     id_ = agent.message_id()
@@ -135,32 +134,30 @@ def _passed_through(agent: Agent, file: Path, content: bytes) -> Interchange:
         _FILE: printable_path(file.absolute()),
     }
     message = Message(id_, Context(promoted, written), (Part("body", content),))
-    return Interchange(None, None, hosts.get("Default", min(hosts.values())), (message,))
+    return Publication(hosts.get("Default", min(hosts.values())), (message,))
 
 
-def _promoted(interchange: Interchange, properties: Mapping[str, Value]) -> Interchange:
+def _promoted(publication: Publication, properties: Mapping[str, Value]) -> Publication:
     """With these properties, except for the report on a document that failed: it is no such message."""
     messages = []
-    for message in interchange.messages:
+    for message in publication.messages:
         context = message.context
         for name, value in properties.items() if _FAILED not in context.promoted else ():
             context = context.promote(name, value)
         messages.append(Message(message.id, context, message.parts))
-    return replace(interchange, messages=tuple(messages))
+    return replace(publication, messages=tuple(messages))
 
 
-def _published(agent: Agent, file: Path, interchange: Interchange) -> Iterator[PublishedMessage]:
-    published = agent.publish([interchange])
-    everything = [*interchange.messages, *(failure.message for failure in interchange.failures)]
-    suspended = agent.suspended(ids=[message.id for message in everything])
-    reasons = {row.id: row.reason for row in suspended}
-    stopped = Counter(row.id for row in suspended if row.kind == "stopped")
-    for message, count in zip(interchange.messages, published.given, strict=True):
+def _published(agent: Agent, file: Path, publication: Publication) -> Iterator[PublishedMessage]:
+    """All that is said comes with the commit: a question after it may fail, and what is done must not look undone."""
+    published = agent.publish([publication])
+    stopped = published.held or [0] * len(published.reference_counts)
+    for message, count, held in zip(publication.messages, published.reference_counts, stopped, strict=True):
         if count:
-            yield _became(file, message, "published", count, stopped[message.id])
+            yield _became(file, message, "published", count, held)
         else:
-            yield _became(file, message, "unrouted", reason=reasons.get(message.id))
-    for failure in interchange.failures:
+            yield _became(file, message, "unrouted", reason=published.reasons.get(message.id))
+    for failure in publication.failures:
         yield _became(file, failure.message, "suspended", reason=failure.reason)
 
 

@@ -215,9 +215,12 @@ class SendPort(SendPortGroup):
         """Send by an adapter of one's own, such as `letters:LetterAdapter`."""
         return self._to(adapter, address, options)
 
-    def dynamic(self, **options: Any) -> SendPort:
-        """Where a message goes is in its context. `options`: for each adapter, by its name, its options."""
-        self._options = {**self._options, "dynamic": True, "options": options}
+    def dynamic(self, *, allow: Sequence[str | Mapping[str, Any]] = (), **options: Any) -> SendPort:
+        """Where a message goes is in its context, as far as `allow` names the place.
+
+        `options`: for each adapter, by its name, its options.
+        """
+        self._options = {**self._options, "dynamic": True, "allow": list(allow), "options": options}
         return self
 
     def _to(self, adapter: str, address: str, options: Mapping[str, Any]) -> SendPort:

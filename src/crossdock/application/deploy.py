@@ -5,15 +5,20 @@ Everything that can be wrong with an application is found here, before anything 
 
 from __future__ import annotations
 
+import reprlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from crossdock.adapter.http_address import parse_address
-from crossdock.adapter.registry import dynamic_options, is_own, receive_adapter, send_adapter
+from crossdock.adapter.allowed import Allowed
+from crossdock.adapter.contract import is_pushed, place_of
+from crossdock.adapter.registry import allowing, kind_of_place, receive_adapter, send_adapter, transport_of
+from crossdock.adapter.transport import checked, credential, resolved
 from crossdock.application.model import (
+    AllowModel,
     ApplicationModel,
     FilteredModel,
     LocationModel,
@@ -23,44 +28,54 @@ from crossdock.application.model import (
     WindowModel,
 )
 from crossdock.application.pipelines import Pipelines
+from crossdock.application.send_checks import check_macros, check_retries
 from crossdock.errors import ApplicationError, FilterError
+from crossdock.foreign import FOREIGN_CODE, described
 from crossdock.message.property import PropertyRegistry
 from crossdock.messagebox.deployment import DeployedLocation, DeployedPort, Deployment, unanswerable
 from crossdock.receive.express import response_service
 from crossdock.receive.location import LocationDefinition
 from crossdock.send.port import PortDefinition
 from crossdock.send.window import ServiceWindow
-from crossdock.subscription.predicate import Filter, filter_of_groups
+from crossdock.subscription.predicate import Filter, filter_of_groups, is_storable
 from crossdock.subscription.text import parse_filter
-
-_TWO_WAY_SEND = ("http",)
-_TWO_WAY_RECEIVE = ("http",)
-_CERTIFICATES = ("certificate", "key", "ca", "certificate_key")
 
 
 def deployment_of(application: ApplicationModel, file: Path, *, text_limit: int) -> Deployment:
     """The deployment of the application in `file`, whose addresses are relative to it. Raises ApplicationError."""
     try:
+        _refuse_unstorable(application.model_dump(by_alias=True))
         registry = PropertyRegistry(application.properties)
         _check_names(application)
+        check_macros(application, registry)
         folder = file.absolute().parent
         pipelines = Pipelines(application, registry, folder, text_limit)
-        locations = [
-            _location(port, location, pipelines, folder)
-            for port in application.receive_ports
-            for location in port.locations
-        ]
+        locations = list(_locations(application, pipelines, folder))
         ports = [_port(port, pipelines, registry, folder) for port in application.send_ports]
         ports += [each for group in application.send_port_groups for each in _members(group, ports, registry)]
         ports += [_waiting(port) for port in application.receive_ports if port.two_way]
         _refuse_repeats("service (a port, a `group/port`, a `port.response`)", (port.name for port in ports))
         _refuse_unanswerable(application)
-        _refuse_shared_paths(application)
     except ApplicationError as error:
         raise ApplicationError(f"{file}: {error}") from error
     hosts = {host.name: tuple(host.labels) for host in application.hosts}
     groups = tuple(group.name for group in application.send_port_groups)
     return Deployment(application.application, application.properties, locations, ports, hosts, groups)
+
+
+def _refuse_unstorable(value: Any, place: str = "") -> None:
+    """PostgreSQL's text has neither NUL nor half of a surrogate pair."""
+    if isinstance(value, str):
+        if not is_storable(value):
+            what = "has a NUL or half of a surrogate pair, which PostgreSQL cannot hold"
+            raise ApplicationError(f"{place}: {reprlib.repr(value)} {what}")
+    elif isinstance(value, dict):
+        for key, each in value.items():
+            _refuse_unstorable(key, f"a key of {place or 'the application'}")
+            _refuse_unstorable(each, f"{place}.{key}" if place else key)
+    elif isinstance(value, list | tuple):
+        for number, each in enumerate(value):
+            _refuse_unstorable(each, f"{place}[{number}]")
 
 
 def _check_names(application: ApplicationModel) -> None:
@@ -94,66 +109,61 @@ def _refuse_unanswerable(application: ApplicationModel) -> None:
                 raise ApplicationError(unanswerable(location.name, location.host, lacking))
 
 
-def _refuse_shared_paths(application: ApplicationModel) -> None:
-    """Locations of different hosts may be served on different machines; those of one host are not."""
-    taken: dict[tuple[str, str, int, str], str] = {}
+def _locations(application: ApplicationModel, pipelines: Pipelines, folder: Path) -> Iterator[DeployedLocation]:
+    """Locations of different hosts may be served on different machines; of one host no two listen at one place."""
+    taken: dict[object, str] = {}
     for port in application.receive_ports:
         for location in port.locations:
-            if location.adapter == "http":
-                _, host, number, path = parse_address(location.address)
-                other = taken.setdefault((location.host, host, number, path), location.name)
+            with _blamed(f"receive location {location.name!r}"):
+                deployed, place = _location(port, location, pipelines, folder)
+                other = location.name if place is None else taken.setdefault((location.host, place), location.name)
                 if other != location.name:
-                    raise ApplicationError(f"receive location {location.name!r}: {other!r} listens on the same path")
+                    raise ApplicationError(f"{other!r} listens at the same place")
+            yield deployed
 
 
-def _location(port: ReceivePortModel, location: LocationModel, pipelines: Pipelines, folder: Path) -> DeployedLocation:
+def _location(
+    port: ReceivePortModel, location: LocationModel, pipelines: Pipelines, folder: Path
+) -> tuple[DeployedLocation, object]:
+    """The location, and the place where it listens if partners send to it."""
+    receive = transport_of(location.adapter, str(folder)).receive
     definition = LocationDefinition(
         name=location.name,
         port=port.name,
         adapter=location.adapter,
-        address=_mask(folder, location) if location.adapter == "file" else location.address,
-        options=_options(folder, location.adapter, location.options),
+        address=receive.address(folder, location.address),
+        options=resolved(receive.options, folder, location.options),
         pipeline=pipelines.of(port, location),
         labels=tuple(location.labels),
         route_failures=port.failed_messages == "route",
         two_way=port.two_way,
         response=pipelines.answering(port),
     )
-    if port.two_way and location.adapter not in _TWO_WAY_RECEIVE:
-        raise ApplicationError(
-            f"receive location {location.name!r}: its port is two-way, and adapter {location.adapter!r} cannot answer"
-        )
+    adapter = receive_adapter(definition.adapter, definition.address, definition.options, code=str(folder))
+    if port.two_way and not (is_pushed(adapter) and getattr(adapter, "answers", False)):
+        raise ApplicationError(f"its port is two-way, and adapter {location.adapter!r} cannot answer")
+    place = place_of(definition.adapter, definition.address, adapter) if is_pushed(adapter) else None
+    return DeployedLocation(location.name, location.host, definition.model_dump(mode="json")), place
+
+
+@contextmanager
+def _blamed(artefact: str) -> Iterator[None]:
+    """What is wrong in the block is said of this artefact."""
     try:
-        receive_adapter(definition.adapter, definition.address, definition.options, code=str(folder))
+        yield
     except ApplicationError as error:
-        raise ApplicationError(f"receive location {location.name!r}: {error}") from error
-    return DeployedLocation(location.name, location.host, definition.model_dump(mode="json"))
-
-
-def _options(folder: Path, adapter: str | None, options: Mapping[str, Any]) -> dict[str, Any]:
-    """As they are, with the folder of an archive where it really is, and certificates beside the application.
-
-    Of a dynamic port they are the options of each adapter, by its name.
-    """
-    if adapter is None:
-        return {
-            kind: _options(folder, kind, each) if isinstance(each, dict) else each for kind, each in options.items()
-        }
-    found = dict(options)
-    if adapter == "file" and isinstance(archive := options.get("archive"), str):
-        found["archive"] = str((folder / archive).resolve())
-    for name in _CERTIFICATES if adapter == "http" else ():
-        if isinstance(file := options.get(name), str) and file:
-            found[name] = str(folder / file)  # a link stays one: it may lead to another certificate next year
-    return found
+        raise ApplicationError(f"{artefact}: {error}") from error
 
 
 def _port(port: SendPortModel, pipelines: Pipelines, registry: PropertyRegistry, folder: Path) -> DeployedPort:
+    with _blamed(f"send port {port.name!r}"):
+        address, options = _destination(port, folder)
     definition = PortDefinition(
         name=port.name,
         adapter=port.adapter,
-        address=_absolute(folder, port.address) if port.address and port.adapter == "file" else port.address,
-        options=_options(folder, port.adapter, port.options),
+        address=address,
+        options=options,
+        allow=tuple(_allowed(port, each, folder) for each in port.allow),
         pipeline=pipelines.sending(port.name, port.pipeline, port.maps),
         response=pipelines.responding(port),
         retry_count=port.retry.count,
@@ -163,7 +173,6 @@ def _port(port: SendPortModel, pipelines: Pipelines, registry: PropertyRegistry,
         stop_on_failure=port.stop_on_failure,
         route_failures=port.failed_messages == "route",
     )
-    _check_adapter(port, folder)
     return DeployedPort(
         port.name,
         port.host,
@@ -175,21 +184,55 @@ def _port(port: SendPortModel, pipelines: Pipelines, registry: PropertyRegistry,
     )
 
 
+def _destination(port: SendPortModel, folder: Path) -> tuple[str | None, dict[str, Any]]:
+    """The address and the options as they are deployed; of a dynamic port, the options of each adapter by its name."""
+    if port.adapter is None:
+        return None, {kind: _shared_options(kind, options, folder) for kind, options in port.options.items()}
+    send = transport_of(port.adapter, str(folder)).send
+    address, options = send.address(folder, port.address or ""), resolved(send.options, folder, port.options)
+    adapter = send_adapter(port.adapter, address, options, code=str(folder))
+    try:
+        with FOREIGN_CODE:
+            adapter.close()
+    except Exception as error:
+        raise ApplicationError(f"adapter {port.adapter!r} cannot be closed: {described(error)}") from error
+    check_retries(port, adapter)
+    if port.response is not None and not send.answers:
+        raise ApplicationError(f"adapter {port.adapter!r} gets no answer to publish")
+    return address, options
+
+
+def _shared_options(kind: str, options: Any, folder: Path) -> dict[str, Any]:
+    """The options of one adapter for every place that a dynamic port allows: they hold no credentials."""
+    allowing(kind)  # raises if no message may choose it
+    if not isinstance(options, dict):
+        raise ApplicationError(f"the options of adapter {kind!r} are a mapping")
+    model = transport_of(kind).send.options
+    checked(kind, model, options)
+    if (given := credential(model, options)) is not None:
+        raise ApplicationError(
+            f"option {given!r} of adapter {kind!r} would go to every place that is allowed; "
+            "give it beside the one that it is for, as allow: [{address: ..., options: {...}}]"
+        )
+    return resolved(model, folder, options)
+
+
+def _allowed(port: SendPortModel, allow: AllowModel, folder: Path) -> Allowed:
+    """A place that a dynamic port allows, with the options of its adapter there."""
+    kind = kind_of_place(allow.address)
+    send = transport_of(kind).send
+    with _blamed(f"send port {port.name!r}, allow"):
+        address = send.address(folder, allowing(kind).plain(allow.address))
+        allowing(kind).check(address, folder)
+        options = resolved(send.options, folder, {**port.options.get(kind, {}), **allow.options})
+        adapter = send_adapter(kind, address, options)
+        adapter.close()
+        check_retries(port, adapter)
+    return Allowed(kind=kind, address=address, options=options)
+
+
 def _window(window: WindowModel | None) -> ServiceWindow | None:
     return None if window is None else ServiceWindow(start=window.from_, end=window.to, zone=window.timezone)
-
-
-def _check_adapter(port: SendPortModel, folder: Path) -> None:
-    try:
-        if port.adapter is None:
-            for kind, options in port.options.items():
-                dynamic_options(kind, options)
-        else:
-            send_adapter(port.adapter, port.address or "", port.options, code=str(folder)).close()
-    except ApplicationError as error:
-        raise ApplicationError(f"send port {port.name!r}: {error}") from error
-    if port.response is not None and not (port.adapter in (None, *_TWO_WAY_SEND) or is_own(port.adapter)):
-        raise ApplicationError(f"send port {port.name!r}: adapter {port.adapter!r} gets no answer to publish")
 
 
 def _members(
@@ -237,19 +280,3 @@ def compile_filter(registry: PropertyRegistry, port: FilteredModel) -> Filter:
 
 def _kind(port: FilteredModel) -> str:
     return "send port" if isinstance(port, SendPortModel) else "send port group"
-
-
-def _mask(folder: Path, location: LocationModel) -> str:
-    """The folder by its one real name, however it was written, then the mask: the same file is the same source."""
-    path = folder / location.address
-    if location.address.endswith("/") or any(character in str(path.parent) for character in "*?["):
-        raise ApplicationError(
-            f"receive location {location.name!r}: the address {location.address!r} is a folder without wildcards, "
-            'then a mask for the names of files, such as "in/*.json"'
-            + ("; for the folders below there is the option `subfolders`" if "**" in location.address else "")
-        )
-    return str(path.parent.resolve() / path.name)
-
-
-def _absolute(folder: Path, address: str) -> str:
-    return str(folder / address)

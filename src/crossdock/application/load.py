@@ -15,6 +15,7 @@ from typing import Any
 
 import yaml
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from crossdock.application.builder import Application
 from crossdock.application.model import (
@@ -26,8 +27,10 @@ from crossdock.application.model import (
     SendPortModel,
 )
 from crossdock.component import builtins_beside
-from crossdock.errors import ApplicationError, CrossdockError, UsageError
+from crossdock.errors import ApplicationError, CrossdockError, ForeignError, UsageError
+from crossdock.foreign import FOREIGN_CODE, described
 
+_MAY_HOLD_A_PASSWORD = {"address", "options", "allow"}
 _TRUE = ("true", "yes", "on")
 _KEYS = sorted(
     {
@@ -67,7 +70,7 @@ def _load_yaml(path: Path) -> ApplicationModel:
 
 def _load_python(path: Path) -> ApplicationModel:
     try:
-        with redirect_stdout(sys.stderr):  # standard output is for our own result
+        with redirect_stdout(sys.stderr), FOREIGN_CODE:  # standard output is for our own result
             names = runpy.run_path(str(path), {"__builtins__": builtins_beside(path.parent)})
         found = {id(value): value for value in names.values() if isinstance(value, Application)}
         if len(found) != 1:
@@ -77,15 +80,16 @@ def _load_python(path: Path) -> ApplicationModel:
         if isinstance(error, ApplicationError):
             raise ApplicationError(f"{_python_place(path, error)}: {_message(error)}") from error
         raise
-    except (Exception, SystemExit) as error:
-        raise ApplicationError(f"{_python_place(path, error)}: {type(error).__name__}: {error}") from error
+    except Exception as error:
+        raise ApplicationError(f"{_python_place(path, error)}: {described(error)}") from error
 
 
 def _python_place(path: Path, error: BaseException) -> str:
     """The line of the user's own file where it went wrong."""
     if isinstance(error, SyntaxError) and error.filename == str(path):
         return f"{path}, line {error.lineno}"
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+    raised = error.__cause__ if isinstance(error, ForeignError) and error.__cause__ is not None else error
+    lines = [frame.lineno for frame in traceback.extract_tb(raised.__traceback__) if frame.filename == str(path)]
     return f"{path}, line {lines[-1]}" if lines else str(path)
 
 
@@ -100,7 +104,7 @@ def _first_problem(error: ValidationError) -> str:
     match problem["type"]:
         case "extra_forbidden":
             key = str(problem["loc"][-1])
-            meant = get_close_matches(key, _KEYS, n=1)
+            meant = get_close_matches(key, [known for known in _KEYS if known != key], n=1)
             return f"{place}: unknown key {key!r}" + (f"; did you mean {meant[0]!r}?" if meant else "")
         case "missing":
             return f"{place}: this key is missing"
@@ -108,7 +112,15 @@ def _first_problem(error: ValidationError) -> str:
             hint = ""
             if problem["type"] == "string_type" and isinstance(problem["input"], bool):
                 hint = "; YAML reads yes, no, on and off as true or false unless they are in quotes"
-            return f"{place}: {problem['msg'].lower()}, not {reprlib.repr(problem['input'])}{hint}"
+            return f"{place}: {problem['msg'].lower()}{_shown(problem)}{hint}"
+
+
+def _shown(problem: ErrorDetails) -> str:
+    """What was given instead, unless it may hold a password: in an address, in options, in or for what has parts."""
+    given, has_parts = problem["input"], problem["type"] in ("model_type", "dict_type", "list_type")
+    if has_parts or isinstance(given, dict | list) or not _MAY_HOLD_A_PASSWORD.isdisjoint(problem["loc"]):
+        return ""
+    return f", not {reprlib.repr(given)}"
 
 
 def _place(steps: Iterable[int | str]) -> str:

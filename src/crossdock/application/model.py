@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from datetime import time, timedelta
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PositiveInt, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from crossdock.message.property import PropertyType
@@ -14,7 +15,20 @@ from crossdock.pipeline.definition import Format
 from crossdock.pipeline.json import Split
 
 DEFAULT_HOST = "Default"
-Name = Annotated[str, Field(pattern=r"^[^\x00-\x1f]+$")]
+# An index row of PostgreSQL has 2,704 bytes: room for two names of four bytes a character, as of a port in a group.
+NAME_LIMIT = 200
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+def _name(text: str) -> str:
+    if not 1 <= len(text) <= NAME_LIMIT or _CONTROL.search(text):
+        raise PydanticCustomError(
+            "name", "A name has 1 to {most} characters, and none of them is a control character", {"most": NAME_LIMIT}
+        )
+    return text
+
+
+Name = Annotated[str, AfterValidator(_name)]
 
 
 class Model(BaseModel):
@@ -205,16 +219,30 @@ class FilteredModel(Model):
         )
 
 
+class AllowModel(Model):
+    """A place that a message may name: the beginning of a URL, a folder, a database; and the options for it."""
+
+    address: str = Field(pattern=r"^[^\x00-\x1f]+$")
+    options: dict[str, Any] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _may_be_an_address_alone(cls, data: Any) -> Any:
+        return {"address": data} if isinstance(data, str) else data
+
+
 class SendPortModel(FilteredModel):
     """A filter, and where matching messages go; a `dynamic` port takes adapter and address from the message.
 
-    With `response` it is two-way, and what the partner answers is published.
+    It sends to what `allow` names and nowhere else. With `response` it is two-way, and what the partner answers is
+    published.
     """
 
     adapter: str | None = Field(default=None, min_length=1)
     address: str | None = Field(default=None, min_length=1)
     options: dict[str, Any] = {}
     dynamic: bool = False
+    allow: list[AllowModel] = []
     host: Name = DEFAULT_HOST
     priority: int = Field(default=5, ge=1, le=10)
     ordered: bool = False
@@ -233,6 +261,8 @@ class SendPortModel(FilteredModel):
             raise PydanticCustomError("port", "A dynamic port takes `adapter` and `address` from the message")
         if not self.dynamic and (self.adapter is None or self.address is None):
             raise PydanticCustomError("port", "A send port needs `adapter` and `address`, or `dynamic: true`")
+        if self.allow and not self.dynamic:
+            raise PydanticCustomError("port", "`allow` is for dynamic ports")
         if self.stop_on_failure and not self.ordered:
             raise PydanticCustomError("port", "`stop_on_failure` is for ordered ports")
         return self

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from crossdock.errors import CrossdockError
+from crossdock.errors import CrossdockError, UsageError
 from crossdock.messagebox.agent import Agent
-from crossdock.messagebox.embedded import EmbeddedServer
+from crossdock.messagebox.embedded import START_SECONDS, EmbeddedServer
 from crossdock.settings import Settings
+
+_REVIVE_SECONDS = 5.0
+_ANSWER_SECONDS = 20.0  # somebody waits for an answer, or for the reason why there is none
 
 
 class Store:
@@ -18,25 +21,28 @@ class Store:
         self._server = None if settings.database else EmbeddedServer(settings.home)
         self._given = settings.database
 
-    def open(self) -> Agent:
-        database = self._server.acquire() if self._server else self._given
-        self.agent = Agent(database)
-        if not self._server:
-            self._check()
-        return self.agent
+    def open(self, *, any_version: bool = False, patience: float = START_SECONDS) -> Agent:
+        """Refuses a MessageBox of an older or newer Crossdock, except to who takes `any_version` and migrates it.
 
-    def _check(self) -> None:
-        """A server that is not ours may be away, refuse us, or be of another version: say so before anything starts."""
+        `patience`: how long the embedded server may take to start, in seconds.
+        """
+        database = self._server.acquire(patience) if self._server else self._given
+        self.agent = Agent(database)
         try:
-            self.agent.server_version()
+            if not self._server:
+                # It is not ours, and may be away, refuse us, or be of another version: say so before anything starts.
+                self.agent.box.server_version()
+            if not any_version:
+                self.agent.box.check_version()
         except CrossdockError:
-            self.agent.close()
+            self.close()
             raise
+        return self.agent
 
     def revive(self) -> None:
         """Start the embedded server again if it is gone; a given server is somebody else's to start."""
         if self._server:
-            self._server.acquire()
+            self._server.acquire(_REVIVE_SECONDS)
 
     def close(self) -> None:
         self.agent.close()
@@ -45,11 +51,20 @@ class Store:
 
 
 @contextmanager
-def opened(settings: Settings) -> Iterator[Agent]:
+def opened(settings: Settings, *, any_version: bool = False) -> Iterator[Agent]:
     """The agent for one command."""
     store = Store(settings)
-    agent = store.open()
+    agent = store.open(any_version=any_version, patience=_ANSWER_SECONDS)
     try:
         yield agent
     finally:
         store.close()
+
+
+def existing(settings: Settings) -> Settings:
+    """The same, if there is a MessageBox: UsageError if there is none in the home."""
+    if not settings.database and not (settings.home / "postgres" / "data").is_dir():
+        raise UsageError(
+            f"There is no MessageBox in {settings.home}. Create it with `crossdock run APP`, or give --home."
+        )
+    return settings

@@ -5,12 +5,11 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
-from datetime import datetime
 from threading import Event
 
 from crossdock.bench.ceiling import empty
 from crossdock.host.instance import HostInstance
-from crossdock.host.outcome import Complete, Outcome
+from crossdock.host.outcome import Clock, Complete, Outcome
 from crossdock.message.message import Message
 from crossdock.messagebox.agent import Agent
 
@@ -28,7 +27,7 @@ class _Partner:
         self.delivered: deque[None] = deque()
         self._answers = answers
 
-    def deliver(self, message: Message, *, attempt: int, now: datetime) -> Outcome:  # noqa: ARG002
+    def deliver(self, message: Message, *, attempt: int, now: Clock) -> Outcome:  # noqa: ARG002
         self._answers.wait()
         self.delivered.append(None)
         return Complete()
@@ -43,17 +42,17 @@ def beside_broken(
     """
     rates: dict[bool, float] = {}
     for broken in (first, not first):
-        (agent.start if broken else agent.unenlist)(_BROKEN)
+        (agent.subscriptions.start if broken else agent.subscriptions.unenlist)(_BROKEN)
         publish()
         rates[broken] = _rate(agent, host, others)
         empty(agent.database)
-    agent.start(_BROKEN)
+    agent.subscriptions.start(_BROKEN)
     return rates[False], rates[True]
 
 
 def _rate(agent: Agent, host: int, others: int) -> float:
     """Until all others have theirs; whatever the broken one got is let go then."""
-    services = {definition["name"]: id_ for id_, _, definition in agent.services()}
+    services = {definition["name"]: id_ for id_, _, definition in agent.configuration.services() if definition}
     broken_id = services[_BROKEN]
     working, hanging = Event(), Event()
     working.set()

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import psycopg
 
+from crossdock.message.publication import Publication
 from crossdock.messagebox.batch import Batch
 from crossdock.messagebox.copy import fixed_rows
 from crossdock.messagebox.store import message_rows, part_rows
-from crossdock.receive.interchange import Interchange
 from crossdock.subscription.router import Router
 
 THREADS = 2
@@ -25,7 +25,7 @@ _SEARCH_PATH = "-csearch_path=crossdock"
 _HEADER, _TRAILER = b"PGCOPY\n\xff\r\n\0" + bytes(8), b"\xff\xff"
 
 
-def copy_ceiling(database: str, router: Router, batches: Sequence[Interchange]) -> float:
+def copy_ceiling(database: str, router: Router, batches: Sequence[Publication]) -> float:
     """Messages per second on two connections, a transaction for each batch. The rows stay; see `empty`."""
     prepared = [_buffers(router, batch) for batch in batches]
     connections = [psycopg.connect(database, options=_SEARCH_PATH) for _ in range(THREADS)]
@@ -70,18 +70,18 @@ def timed(items: Sequence[Any], work: Callable[[Any], object]) -> float:
         return time.perf_counter() - began
 
 
-def _buffers(router: Router, batch: Interchange) -> list[tuple[str, bytes]]:
+def _buffers(router: Router, batch: Publication) -> list[tuple[str, bytes]]:
     """Every row that publishing this batch writes, as PostgreSQL takes it."""
     messages = Batch([batch.messages])
     ids = messages.ids
     positions, numbers = router.match(messages)
     columns = router.table
     found = columns.rows(numbers)
-    given = np.bincount(positions, minlength=len(ids))
+    counts = np.bincount(positions, minlength=len(ids))
     queue = fixed_rows(
         [
             ("int2", columns.host_id[found]),
-            ("int4", columns.line[found]),
+            ("int4", columns.subqueue[found]),
             ("int2", columns.priority[found]),
             ("uuid", ids[positions]),
             ("int8", columns.id[found]),
@@ -89,8 +89,10 @@ def _buffers(router: Router, batch: Interchange) -> list[tuple[str, bytes]]:
         ]
     )
     rows = {
-        "message (id, context, part_count, parts, given)": b"".join(chain.from_iterable(message_rows(messages, given))),
+        "message (id, context, part_count, parts, reference_count)": b"".join(
+            chain.from_iterable(message_rows(messages, counts))
+        ),
         "part (id, name, body, size, fragments)": b"".join(chain.from_iterable(part_rows(messages, {}))),
-        "queue (host_id, line, priority, message_id, subscription_id, service_id)": queue,
+        "queue (host_id, subqueue, priority, message_id, subscription_id, service_id)": queue,
     }
     return [(f"COPY {table} FROM STDIN (FORMAT BINARY)", _HEADER + data + _TRAILER) for table, data in rows.items()]

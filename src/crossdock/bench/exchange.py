@@ -16,7 +16,10 @@ from typing import Any
 
 import httpx
 
-from crossdock.adapter.http_server import Answer, HttpOptions, HttpServer, Request, Route
+from crossdock.adapter.http.app import Request, Route
+from crossdock.adapter.http.guard import Answer
+from crossdock.adapter.http.server import HttpServer
+from crossdock.adapter.http.transport import HttpReceiveOptions
 from crossdock.application.deploy import deployment_of
 from crossdock.application.model import ApplicationModel
 from crossdock.application.runtime import Runtime
@@ -34,14 +37,14 @@ _TIMEOUT_SECONDS = 120.0
 def exchanging(agent: Agent, home: Path) -> Iterator[str]:
     """The address of a two-way location whose requests a partner answers."""
     partner = HttpServer("127.0.0.1", 0)
-    partner.routes([Route("/", HttpOptions(), _echo)])
+    partner.routes([Route("/", HttpReceiveOptions(), _echo)])
     partner.start()
     stop = Event()
     with ExitStack() as stack:
         stack.callback(partner.stop)
         port = _free_port()
         model = ApplicationModel.model_validate(_application(port, partner.port))
-        agent.deploy(deployment_of(model, home / "exchange.yaml", text_limit=256))
+        agent.subscriptions.deploy(deployment_of(model, home / "exchange.yaml", text_limit=256))
         settings = Settings(database=agent.database, home=home)
         store = Store(settings)
         store.open()

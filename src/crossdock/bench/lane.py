@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 
 import psycopg
 
-from crossdock.adapter.file import MINIMUM_AGE_SECONDS
+from crossdock.adapter.file.transport import MINIMUM_AGE_SECONDS
 from crossdock.bench.nowhere import Counter, NoService, Nowhere, One
 from crossdock.bench.traffic import Format, Traffic
 from crossdock.dataflow.outcome import RangeOutcome
@@ -50,8 +49,35 @@ class Lane:
     locations: dict[int, ReceiveLocation]
     outcomes: list[RangeOutcome] = field(default_factory=list)
 
+    def end_to_end(self, messages: int, references: int) -> float:
+        """Seconds from the first listing to the last settled reference, publishing and delivering at the same time."""
+        [host] = self.agent.configuration.hosts().values()
+        counter = Counter()
+        instance = HostInstance(self.agent, host, One(self._port_to_nowhere(counter)))
+        began = time.perf_counter()
+        instance.start()
+        try:
+            self._take_in(messages)
+            while counter.sent < references or not self.agent.queues.idle(host):
+                instance.check()
+                if time.perf_counter() - began > _STUCK_SECONDS + references / 1_000:
+                    raise CrossdockError(f"Delivering is stuck after {counter.sent:,} of {references:,} references")
+                time.sleep(_LOOK_SECONDS)
+            seconds = time.perf_counter() - began
+        finally:
+            instance.stop()
+        self.intake.acknowledge(self.locations)
+        if counter.sent != references:
+            raise CrossdockError(f"The figures are void: {counter.sent:,} deliveries of {references:,} references")
+        return seconds
+
     def publish(self, messages: int) -> float:
         """Wait until so many more messages have been taken in; the files are there and complete."""
+        seconds = self._take_in(messages)
+        self.intake.acknowledge(self.locations)
+        return seconds
+
+    def _take_in(self, messages: int) -> float:
         with psycopg.connect(self.agent.database, options="-csearch_path=crossdock", autocommit=True) as connection:
             goal = _published(connection) + messages
             began = round_at = time.perf_counter()
@@ -65,9 +91,7 @@ class Lane:
                         f"Receiving is stuck with {goal - done:,} messages to go; see {self.spark.log}"
                     )
                 time.sleep(_LOOK_SECONDS)
-            seconds = time.perf_counter() - began
-        self.intake.acknowledge(self.locations)
-        return seconds
+            return time.perf_counter() - began
 
     def latency(self, traffic: Traffic, format_: Format, folder: Path) -> list[float]:
         """Seconds from a file being written to its message being committed, for ten small files a second."""
@@ -95,19 +119,22 @@ class Lane:
 
         The first half goes through a send port, the other to a service that does nothing at all.
         """
-        [host] = self.agent.hosts().values()
+        [host] = self.agent.configuration.hosts().values()
         counter = Counter()
+        port = self._port_to_nowhere(counter)
+        through_port = self._drain(HostInstance(self.agent, host, One(port)), counter, references // 2)
+        others, left = Counter(), self.agent.statistics().ready
+        bare = self._drain(HostInstance(self.agent, host, One(lambda name: NoService(name, others))), others, left)
+        if not self.agent.queues.idle(host):
+            raise CrossdockError("References are left in the queue though all that were expected were delivered")
+        return through_port, bare
 
+    def _port_to_nowhere(self, counter: Counter) -> Callable[[str], SendPort]:
         def port(name: str) -> SendPort:
             definition = PortDefinition(name=name, adapter="file", address="")
             return SendPort(definition, SendPipeline(), None, self.agent.message_id, Nowhere(counter))
 
-        through_port = self._drain(HostInstance(self.agent, host, One(port)), counter, references // 2)
-        others, left = Counter(), self.agent.statistics().ready
-        bare = self._drain(HostInstance(self.agent, host, One(lambda name: NoService(name, others))), others, left)
-        if not self.agent.idle(host, now=datetime.now(UTC)):
-            raise CrossdockError("References are left in the queue though all that were expected were delivered")
-        return through_port, bare
+        return port
 
     def _drain(self, instance: HostInstance, counted: Counter, references: int) -> float:
         """References per second, until so many have been delivered. What else it holds it delivers or gives back."""
@@ -144,17 +171,19 @@ def running_lane(agent: Agent, home: Path) -> Iterator[Lane]:
         stack.callback(schedule.stop)
         spark = start_spark(Settings(home=home))
         stack.callback(spark.close)
-        intake = Intake(agent)
+        intake = Intake(agent.ledger)
         outcomes: list[RangeOutcome] = []
-        [host] = agent.hosts().values()
-        flow = ReceiveFlow(spark, agent.database, host, intake.postpone, outcomes.append)
+        [host] = agent.configuration.hosts().values()
+        flow = ReceiveFlow(spark, agent.database, host, agent.outage.waits, outcomes.append)
         flow.start()
         stack.callback(flow.stop)
         yield Lane(agent, spark, flow, intake, deployed_locations(agent), outcomes)
 
 
 def deployed_locations(agent: Agent) -> dict[int, ReceiveLocation]:
-    return {id_: ReceiveLocation.from_definition(id_, host, kept) for id_, host, kept in agent.locations()}
+    return {
+        id_: ReceiveLocation.from_definition(id_, host, kept) for id_, host, kept in agent.configuration.locations()
+    }
 
 
 def write_files(traffic: Traffic, format_: Format, folder: Path, *, begin: int = 0) -> None:

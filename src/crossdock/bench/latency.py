@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from statistics import median
@@ -25,13 +24,13 @@ from crossdock.bench.exchange import http_exchange
 from crossdock.bench.messagebox import fresh_messagebox
 from crossdock.errors import CrossdockError
 from crossdock.host.instance import HostInstance
-from crossdock.host.outcome import Complete, Outcome
+from crossdock.host.outcome import Clock, Complete, Outcome
 from crossdock.message.context import Context
 from crossdock.message.message import Message, MessageId, Part
 from crossdock.message.property import PropertyRegistry, PropertyType
+from crossdock.message.publication import Publication
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.deployment import DeployedPort, Deployment
-from crossdock.receive.interchange import Interchange
 from crossdock.subscription.text import parse_filter
 
 _HOST = "Bench"
@@ -117,7 +116,7 @@ class _Subscriber:
         self.arrivals: list[tuple[MessageId, float]] = []
         self._arrived = Condition()
 
-    def deliver(self, message: Message, *, attempt: int, now: datetime) -> Outcome:  # noqa: ARG002
+    def deliver(self, message: Message, *, attempt: int, now: Clock) -> Outcome:  # noqa: ARG002
         at = time.perf_counter()
         with self._arrived:
             self.arrivals.append((message.id, at))
@@ -144,9 +143,9 @@ class _Lane:
         """One message. The clock starts when it is complete."""
         id_ = self.agent.message_id()
         context = Context({"BTS.MessageType": "Ping", "Number": 1}, {"BTS.MessageID": str(id_)})
-        interchange = Interchange(None, None, self.host, (Message(id_, context, (Part("body", b"ping"),)),))
+        publication = Publication(self.host, (Message(id_, context, (Part("body", b"ping"),)),))
         began = time.perf_counter()
-        self.agent.publish([interchange])
+        self.agent.publish([publication])
         self.published.append((id_, began))
 
     def latencies(self) -> list[float]:
@@ -174,10 +173,10 @@ class _Lane:
 def _subscribed(agent: Agent) -> Iterator[_Lane]:
     """One subscriber, and a host instance that gives it what arrives."""
     filter_ = parse_filter(PropertyRegistry(_PROPERTIES), "MessageType = 'Ping' AND Number >= 0")
-    agent.deploy(
+    agent.subscriptions.deploy(
         Deployment("bench", _PROPERTIES, [], [DeployedPort("Subscriber", _HOST, 5, filter_, {"name": "Subscriber"})])
     )
-    host, subscriber = agent.hosts()[_HOST], _Subscriber()
+    host, subscriber = agent.configuration.hosts()[_HOST], _Subscriber()
     instance = HostInstance(agent, host, lambda _: subscriber)
     instance.start()
     try:

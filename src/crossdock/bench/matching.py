@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 from crossdock.bench.workload import CASES, TYPES, draw_messages, draw_subscriptions
 from crossdock.errors import CrossdockError, UsageError
 from crossdock.message.property import Value
-from crossdock.subscription.index import SubscriptionIndex
-from crossdock.subscription.index_rows import filters_of_table
+from crossdock.subscription.index.index import SubscriptionIndex
+from crossdock.subscription.index.rows import filters_of_table
 from crossdock.subscription.match import Matcher, fold
 from crossdock.subscription.predicate import Filter, Group, Operator, Predicate
 
@@ -50,12 +50,10 @@ def bench_matching(subscriptions: int, case: str = "core") -> dict[str, Any]:
     changed, delta_ms = add_one(index, subscriptions)
     delta_ratio = slowdown(index, changed, messages)
     peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    numpy_rate, *_ = throughput(SubscriptionIndex.build(rows, TYPES, engine="numpy"), messages)
     baseline = baseline_rate(rows, messages)
     return {
         "case": case,
         "subscriptions": subscriptions,
-        "engine": index.engine,
         "messages_per_s": round(rate),
         "batch": batch,
         "pairs": pairs,
@@ -66,7 +64,6 @@ def bench_matching(subscriptions: int, case: str = "core") -> dict[str, Any]:
         "single_us_p99": round(float(np.percentile(singles, 99)), 1),
         "delta_ms": round(delta_ms, 2),
         "delta_ratio": round(delta_ratio, 3),
-        "numpy_messages_per_s": round(numpy_rate),
         "baseline_per_s": round(baseline, 1),
         "baseline_subscriptions": min(subscriptions, _BASELINE_SUBSCRIPTIONS),
         "ratio_to_baseline": round(rate / baseline, 1),

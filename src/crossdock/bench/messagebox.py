@@ -16,7 +16,7 @@ def fresh_messagebox(database: str, home: Path) -> Iterator[Agent]:
     server = None if database else EmbeddedServer(home)
     try:
         with Agent(server.acquire() if server else database, connections=12) as agent:
-            agent.create()
+            agent.box.create()
             yield agent
     finally:
         if server:

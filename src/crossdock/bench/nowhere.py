@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from datetime import datetime
 
-from crossdock.host.outcome import Complete, Outcome, Service
+from crossdock.host.outcome import Clock, Complete, Outcome, Service
 from crossdock.message.message import Message
 
 
@@ -46,7 +45,7 @@ class NoService:
         self.name = name
         self._counter = counter
 
-    def deliver(self, message: Message, *, attempt: int, now: datetime) -> Outcome:  # noqa: ARG002
+    def deliver(self, message: Message, *, attempt: int, now: Clock) -> Outcome:  # noqa: ARG002
         self._counter.add()
         return Complete()
 

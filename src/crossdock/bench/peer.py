@@ -1,18 +1,19 @@
-"""The same messages through a headers exchange of RabbitMQ, as fast as Python can: durable, persistent, confirmed.
+"""The same messages through an exchange of RabbitMQ, as fast as Python can: durable, persistent, confirmed.
 
-Every subscription is a binding with `x-match: all` over the equalities of its filter; promoted properties are the
-headers. A headers exchange knows no ranges; that part of a filter, which every message of the benchmark meets, is left
-out. Each message goes to as many queues as it has copies, and consumers acknowledge it. Half a minute of it is enough.
+Headers: every subscription is a binding with `x-match: all` over the equalities of its filter; promoted properties are
+the headers. Topic: message type and customer are the routing key, which the sender has to know. Neither knows ranges;
+that part of a filter, which every message meets here, is left out. Each message goes to as many queues as it
+has copies, and consumers acknowledge it. Half a minute of it is enough.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from multiprocessing import get_context
 from multiprocessing.synchronize import Event
-from typing import Any
+from typing import Any, Literal
 from uuid import uuid4
 
 from crossdock.bench.traffic import MESSAGE_TYPE, Traffic, lines_of_json
@@ -27,12 +28,15 @@ _STUCK_SECONDS = 120.0
 _HEARTBEAT_SECONDS = 600  # binding and routing among many bindings leave a connection alone for long
 
 Progress = Callable[[str], None]
+Kind = Literal["headers", "topic"]
 
 
-def peer_rate(traffic: Traffic, url: str, progress: Progress, *, seconds: float = SECONDS) -> float:
+def peer_rate(
+    traffic: Traffic, url: str, progress: Progress, *, kind: Kind = "headers", seconds: float = SECONDS
+) -> float:
     """Messages per second from the first one sent to the last copy acknowledged. Leaves nothing behind."""
-    with _exchange(traffic, url, progress) as exchange:
-        progress(f"up to {traffic.messages:,} messages through RabbitMQ")
+    with _exchange(traffic, url, kind, progress) as exchange:
+        progress(f"up to {traffic.messages:,} messages through a {kind} exchange of RabbitMQ")
         return _through(traffic, url, exchange, seconds)
 
 
@@ -42,19 +46,19 @@ def check_peer(url: str) -> None:
 
 
 @contextmanager
-def _exchange(traffic: Traffic, url: str, progress: Progress) -> Iterator[str]:
+def _exchange(traffic: Traffic, url: str, kind: Kind, progress: Progress) -> Iterator[str]:
     """An exchange with a queue for each copy and a binding for each subscription, gone again afterwards."""
     name = f"crossdock-bench-{uuid4().hex[:8]}"
     channel = _connection(url).channel()
     try:
-        channel.exchange_declare(name, "headers", durable=True)
+        channel.exchange_declare(name, kind, durable=True)
         for copy in range(traffic.copies):
             channel.queue_declare(_queue(name, copy), durable=True)
         progress(f"binding {traffic.subscriptions:,} subscriptions in RabbitMQ")
         for number in range(traffic.subscriptions):
             customer, copy = divmod(number, traffic.copies)
-            wanted = {"x-match": "all", "MessageType": MESSAGE_TYPE, "Customer": traffic.wanted(customer)}
-            channel.queue_bind(_queue(name, copy), name, arguments=wanted)
+            wanted = {"MessageType": MESSAGE_TYPE, "Customer": traffic.wanted(customer)}
+            channel.queue_bind(_queue(name, copy), name, _key(wanted), arguments={"x-match": "all", **wanted})
         yield name
     finally:
         for copy in range(traffic.copies):
@@ -111,26 +115,29 @@ def _publish(
 
     properties = pika.BasicProperties
     numbers = iter(range(first, traffic.messages, _PUBLISHERS))
-    state = {"sent": 0, "confirmed": 0, "until": 0.0, "more": True}
+    state = {"sent": 0, "until": 0.0, "more": True}
+    unconfirmed: set[float] = set()
 
     def fill(channel: Any) -> None:
-        while state["more"] and state["sent"] - state["confirmed"] < _WINDOW:
+        while state["more"] and len(unconfirmed) < _WINDOW:
             number = next(numbers, None) if time.monotonic() < state["until"] else None
             if number is None:
                 state["more"] = False
                 break
             headers = traffic.promoted(number)
             body = lines_of_json(traffic, range(number, number + 1))
-            channel.basic_publish(exchange, "", body, properties(headers=headers, delivery_mode=2))
+            channel.basic_publish(exchange, _key(headers), body, properties(headers=headers, delivery_mode=2))
             state["sent"] += 1
-        if not state["more"] and state["sent"] == state["confirmed"]:
+            unconfirmed.add(state["sent"])
+        if not state["more"] and not unconfirmed:
             channel.connection.close()
 
     def confirmed(channel: Any, frame: Any) -> None:
         if isinstance(frame.method, pika.spec.Basic.Nack):
             raise RuntimeError("RabbitMQ refused a message")
         tag = frame.method.delivery_tag
-        state["confirmed"] = tag if frame.method.multiple else state["confirmed"] + 1
+        done = {each for each in unconfirmed if each <= tag} if frame.method.multiple else {tag}
+        unconfirmed.difference_update(done)
         fill(channel)
 
     def begin(channel: Any) -> None:
@@ -147,7 +154,7 @@ def _publish(
     )
     connection.ioloop.start()
     with sent.get_lock():
-        sent.value += state["confirmed"]
+        sent.value += int(state["sent"]) - len(unconfirmed)
 
 
 def _consume(traffic: Traffic, url: str, exchange: str, ready: Any, done: Event, taken: Any) -> None:
@@ -200,6 +207,11 @@ def _parameters(url: str) -> Any:
         ) from error
     parameters.heartbeat = _HEARTBEAT_SECONDS
     return parameters
+
+
+def _key(headers: Mapping[str, object]) -> str:
+    """What a topic exchange routes by; a headers exchange does not look at it."""
+    return f"{headers['MessageType']}.{headers['Customer']}"
 
 
 def _queue(exchange: str, copy: int) -> str:

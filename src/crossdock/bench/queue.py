@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from statistics import median
@@ -24,13 +23,14 @@ from crossdock.bench.ceiling import copy_ceiling, empty, timed
 from crossdock.bench.messagebox import fresh_messagebox
 from crossdock.bench.nowhere import Counter, NoService, One
 from crossdock.host.instance import HostInstance
+from crossdock.host.limits import HostLimits
 from crossdock.maintenance.schedule import all_jobs
 from crossdock.message.context import Context
 from crossdock.message.message import Message, Part
 from crossdock.message.property import PropertyRegistry, PropertyType
+from crossdock.message.publication import Publication
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.deployment import DeployedPort, Deployment
-from crossdock.receive.interchange import Interchange
 from crossdock.subscription.text import parse_filter
 
 _BATCH = 2_500
@@ -115,8 +115,8 @@ def _messagebox(database: str, subscriptions: int, progress: Progress) -> Iterat
         tempfile.TemporaryDirectory(prefix="crossdock-bench-") as home,
         fresh_messagebox(database, Path(home)) as agent,
     ):
-        agent.deploy(_deployment(subscriptions))
-        bench = _Bench(agent, agent.hosts()[_HOST], progress)
+        agent.subscriptions.deploy(_deployment(subscriptions))
+        bench = _Bench(agent, agent.configuration.hosts()[_HOST], progress)
         _publish(bench, _batches(bench, _BATCH, 16))  # numba compiles on its first batch
         _drain(bench, workers=8)
         yield bench
@@ -133,13 +133,11 @@ def _deployment(subscriptions: int) -> Deployment:
     return Deployment("bench", _PROPERTIES, [], ports)
 
 
-def _batches(bench: _Bench, messages: int, body: int) -> list[Interchange]:
-    """Interchanges of new messages, made before anything is timed."""
+def _batches(bench: _Bench, messages: int, body: int) -> list[Publication]:
+    """Publications of new messages, made before anything is timed."""
     content = b"x" * body
     made = [_message(bench.agent, n, content) for n in range(messages)]
-    return [
-        Interchange(None, None, bench.host, tuple(made[start : start + _BATCH])) for start in range(0, messages, _BATCH)
-    ]
+    return [Publication(bench.host, tuple(made[start : start + _BATCH])) for start in range(0, messages, _BATCH)]
 
 
 def _message(agent: Agent, number: int, content: bytes) -> Message:
@@ -154,14 +152,14 @@ def _message(agent: Agent, number: int, content: bytes) -> Message:
     return Message(id_, Context(promoted, {"BTS.MessageID": str(id_)}), (Part("body", content),))
 
 
-def _publish(bench: _Bench, batches: Sequence[Interchange]) -> float:
+def _publish(bench: _Bench, batches: Sequence[Publication]) -> float:
     """Messages per second through `agent.publish`, by two threads."""
     bench.progress(f"publishing {sum(len(each.messages) for each in batches):,} messages")
     seconds = timed(batches, lambda batch: bench.agent.publish([batch]))
     return sum(len(each.messages) for each in batches) / seconds
 
 
-def _ceiling(bench: _Bench, batches: Sequence[Interchange]) -> float:
+def _ceiling(bench: _Bench, batches: Sequence[Publication]) -> float:
     bench.progress("the same rows by COPY alone")
     rate = copy_ceiling(bench.agent.database, bench.agent.router(), batches)
     empty(bench.agent.database)
@@ -174,7 +172,7 @@ def _drain(bench: _Bench, *, workers: int) -> float:
     bench.progress(f"delivering {references:,} references with {workers} workers")
     counter = Counter()
     services = One(lambda name: NoService(name, counter))
-    instance = HostInstance(bench.agent, bench.host, services, workers=workers)
+    instance = HostInstance(bench.agent, bench.host, services, limits=HostLimits(workers=workers))
     began = time.perf_counter()
     instance.start()
     try:
@@ -183,7 +181,7 @@ def _drain(bench: _Bench, *, workers: int) -> float:
             instance.check()
             time.sleep(0.005)
         rate = references / (time.perf_counter() - began)
-        assert bench.agent.idle(bench.host, now=datetime.now(UTC)), "references are left in the queue"
+        assert bench.agent.queues.idle(bench.host), "references are left in the queue"
         return rate
     finally:
         instance.stop()

@@ -13,9 +13,12 @@ def main() -> None:
 
     from crossdock.cli.app import app
     from crossdock.errors import CrossdockError
+    from crossdock.printable import OneLine
 
     # The pool logs every attempt to reach a database that is away; we say it once, in a sentence.
     logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)
+    if logging.lastResort is not None:  # what is logged where no command shows progress
+        logging.lastResort.setFormatter(OneLine())
     try:
         sys.exit(app(standalone_mode=False))
     except TyperException as error:
@@ -32,9 +35,12 @@ def main() -> None:
     except Exception as error:
         if os.environ.get("CROSSDOCK_DEBUG"):
             raise
-        _fail(f"Unexpected {type(error).__name__}: {error}. Set CROSSDOCK_DEBUG=1 to see where.", 1)
+        first = next(iter(str(error).strip().splitlines()), "")  # what comes from Java brings its stack
+        _fail(f"Unexpected {type(error).__name__}: {first}. Set CROSSDOCK_DEBUG=1 to see where.", 1)
 
 
 def _fail(sentence: str, code: int) -> None:
-    sys.stderr.write(f"crossdock: {sentence}\n")
+    from crossdock.printable import printable_lines
+
+    sys.stderr.write(f"crossdock: {printable_lines(sentence)}\n")
     sys.exit(code)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -25,8 +26,6 @@ app = typer.Typer(
 )
 
 app.add_typer(bench, name="bench")
-
-_TABLE_ROWS = 100
 
 Home = Annotated[Path | None, typer.Option(help="Where the embedded PostgreSQL and Spark keep files.  [.crossdock]")]
 Database = Annotated[str | None, typer.Option(help="URL of a PostgreSQL server, instead of the embedded one.")]
@@ -52,31 +51,25 @@ def run(
 
     With --until-idle the exit code is 0 if all was delivered, and 3 if anything is suspended, unrouted or waiting.
     """
-    from crossdock.administration.service import all_delivered, summary
-    from crossdock.application.deploy import deployment_of
-    from crossdock.application.load import load_application
+    from crossdock.administration import running
     from crossdock.cli.output import print_summary, progress
 
     settings = _settings(home=home, database=database, master=master, spark_ui=spark_ui)
-    deployment = deployment_of(load_application(application), application, text_limit=settings.text_limit)
-    from crossdock.application.runtime import run as run_application
-
+    deployment = running.loaded(application, settings)
     with progress() as show:
-        statistics = run_application(
-            deployment, settings, until_idle=until_idle, stop=_stop_on_signals(), progress=show
-        )
-    print_summary(summary(statistics), output)
-    if until_idle and not all_delivered(statistics):
+        summary = running.run(deployment, settings, until_idle=until_idle, stop=_stop_on_signals(), progress=show)
+    print_summary(summary, output)
+    if until_idle and not summary.all_delivered:
         raise typer.Exit(3)
 
 
 @app.command()
 def pipeline(home: Home = None, database: Database = None, master: Master = None) -> None:
     """Receive for everything that is deployed until Ctrl-C, in a process of its own; `crossdock host` delivers."""
-    from crossdock.application.runtime import receive
+    from crossdock.administration.running import receive
     from crossdock.cli.output import progress
 
-    settings = _existing(_settings(home=home, database=database, master=master))
+    settings = _settings(home=home, database=database, master=master)
     with progress() as show:
         receive(settings, stop=_stop_on_signals(), progress=show)
 
@@ -88,10 +81,10 @@ def host(
     database: Database = None,
 ) -> None:
     """Run one more instance of a host until Ctrl-C, in a process of its own; instances share the queue."""
-    from crossdock.application.runtime import deliver
+    from crossdock.administration.running import deliver
     from crossdock.cli.output import progress
 
-    settings = _existing(_settings(home=home, database=database))
+    settings = _settings(home=home, database=database)
     with progress() as show:
         deliver(settings, names, stop=_stop_on_signals(), progress=show)
 
@@ -106,32 +99,28 @@ def get(
     output: Output = Format.TABLE,
 ) -> None:
     """List send ports, groups of them, receive locations, subscriptions, suspended messages or hosts."""
-    from crossdock.administration.service import suspended
-    from crossdock.application.store import opened
-    from crossdock.cli.output import brief, brief_host, print_rows
+    from crossdock.administration.service import Administration, opened
+    from crossdock.cli.output import print_hosts, print_rows, print_suspended
     from crossdock.errors import UsageError
 
-    lists: dict[str, Any] = {
-        "ports": lambda agent: agent.list_ports(),
-        "groups": lambda agent: agent.list_groups(),
-        "locations": lambda agent: agent.list_locations(),
-        "subscriptions": lambda agent: agent.list_subscriptions(),
-        "suspended": suspended,
-        "hosts": lambda agent: agent.list_hosts(),
+    lists: dict[str, Callable[[Administration], Sequence[Any]]] = {
+        "ports": Administration.ports,
+        "groups": Administration.groups,
+        "locations": Administration.locations,
+        "subscriptions": Administration.subscriptions,
+        "suspended": Administration.suspended,
+        "hosts": Administration.hosts,
     }
     if what not in lists:
         raise UsageError(f"There is nothing called {what!r} to list. Choose one of: {', '.join(lists)}.")
-    with opened(_existing(_settings(home=home, database=database))) as agent:
-        rows = lists[what](agent)
-    if what == "suspended" and output is Format.TABLE:
-        rows, more = [brief(row) for row in rows[:_TABLE_ROWS]], len(rows) - _TABLE_ROWS
-        print_rows(rows, output, empty="There are no suspended messages.")
-        if more > 0:
-            typer.echo(f"... and {more:,} more; see them all with -o json")
-        return
-    if what == "hosts" and output is Format.TABLE:
-        rows = [brief_host(row) for row in rows]
-    print_rows(rows, output, empty=f"There are no {what}.")
+    with opened(_settings(home=home, database=database)) as service:
+        rows = lists[what](service)
+    if what == "suspended":
+        print_suspended(rows, output)
+    elif what == "hosts":
+        print_hosts(rows, output)
+    else:
+        print_rows(rows, output, empty=f"There are no {what}.")
 
 
 @app.command()
@@ -150,17 +139,15 @@ def publish(
 
     The files stay where they are. The exit code is 3 if any message is unrouted or suspended.
     """
-    from crossdock.administration.publish import PublishedMessage, given_properties, publish_files
-    from crossdock.application.store import opened
+    from crossdock.administration.publish import PublishedMessage
+    from crossdock.administration.service import opened
     from crossdock.cli.output import print_published
     from crossdock.errors import CrossdockError
 
-    settings = _existing(_settings(home=home, database=database))
     published: list[PublishedMessage] = []
-    with opened(settings) as agent:
-        promoted = given_properties(agent, properties or [], to, text_limit=settings.text_limit)
+    with opened(_settings(home=home, database=database)) as service:
         try:
-            published.extend(publish_files(agent, files, location=location, properties=promoted))
+            published.extend(service.publish(files, location=location, to=to, properties=properties or []))
         except CrossdockError:
             if published:  # what was committed before the error stays so
                 print_published(published, output)
@@ -179,29 +166,34 @@ def save(
     output: Output = Format.TABLE,
 ) -> None:
     """Write the original bytes of messages to files."""
-    from crossdock.administration.service import save as save_messages
-    from crossdock.application.store import opened
+    from crossdock.administration.service import opened
     from crossdock.cli.output import print_rows
 
-    with opened(_existing(_settings(home=home, database=database))) as agent:
-        rows = save_messages(agent, ids, to)
+    with opened(_settings(home=home, database=database)) as service:
+        rows = service.save(ids, to)
     print_rows(rows, output, empty="Nothing was saved.")
 
 
 @app.command()
 def resume(ids: MessageIds, home: Home = None, database: Database = None, output: Output = Format.TABLE) -> None:
     """Take suspended messages up again: deliver, route or receive them once more."""
-    from crossdock.administration.service import resume as resume_messages
+    from crossdock.administration.service import opened
+    from crossdock.cli.output import print_rows
 
-    _act(resume_messages, ids, home, database, output)
+    with opened(_settings(home=home, database=database)) as service:
+        rows = service.resume(ids)
+    print_rows(rows, output, empty="There was nothing to do.")
 
 
 @app.command()
 def terminate(ids: MessageIds, home: Home = None, database: Database = None, output: Output = Format.TABLE) -> None:
     """End suspended messages for good. Save them first if their bytes are still needed."""
-    from crossdock.administration.service import terminate as terminate_messages
+    from crossdock.administration.service import opened
+    from crossdock.cli.output import print_rows
 
-    _act(terminate_messages, ids, home, database, output)
+    with opened(_settings(home=home, database=database)) as service:
+        rows = service.terminate(ids)
+    print_rows(rows, output, empty="There was nothing to do.")
 
 
 @app.command()
@@ -250,11 +242,10 @@ def match(
 ) -> None:
     """Say which ports would get the messages in files. Touches no database and starts nothing."""
     from crossdock.administration.dry_run import explained, route_files
-    from crossdock.application.deploy import deployment_of
-    from crossdock.application.load import load_application
+    from crossdock.administration.running import loaded
     from crossdock.cli.output import print_json, print_routes
 
-    deployment = deployment_of(load_application(application), application, text_limit=_settings().text_limit)
+    deployment = loaded(application, _settings())
     routes = list(route_files(deployment, files, location))
     explanations = [explained(deployment, route) for route in routes] if explain else []
     if output is Format.JSON:
@@ -266,19 +257,11 @@ def match(
 @app.command()
 def lint(application: ApplicationFile, output: Output = Format.TABLE) -> None:
     """Look for filters that are probably not what was meant. Exit code 1 if there are any."""
-    from dataclasses import asdict
-
-    from crossdock.application.deploy import deployment_of
-    from crossdock.application.load import load_application
+    from crossdock.administration.dry_run import lint_application
     from crossdock.cli.output import print_rows
-    from crossdock.subscription.lint import lint as lint_filters
 
-    model = load_application(application)
-    deployment = deployment_of(model, application, text_limit=_settings().text_limit)
-    promoted = [name for schema in model.schemas for name in schema.promote]
-    filters = {port.group or port.name: port.filter for port in deployment.ports if not port.waits}
-    findings = lint_filters(filters, promoted)
-    print_rows([asdict(finding) for finding in findings], output, empty="Nothing looks wrong.")
+    findings = lint_application(application, _settings())
+    print_rows(findings, output, empty="Nothing looks wrong.")
     if findings:
         raise typer.Exit(1)
 
@@ -286,13 +269,11 @@ def lint(application: ApplicationFile, output: Output = Format.TABLE) -> None:
 @app.command()
 def doctor(home: Home = None, database: Database = None, master: Master = None, output: Output = Format.TABLE) -> None:
     """Say which Python, Java, Spark and PostgreSQL are used, and whether each works."""
-    from dataclasses import asdict
-
     from crossdock.administration.doctor import examine
     from crossdock.cli.output import print_rows
 
     findings = list(examine(_settings(home=home, database=database, master=master)))
-    print_rows([asdict(finding) for finding in findings], output, empty="")
+    print_rows(findings, output, empty="")
     if not all(finding.works for finding in findings):
         raise typer.Exit(1)
 
@@ -308,33 +289,33 @@ def demo(
     show_demo(home, orders, _stop_on_signals())
 
 
-def _act(action: Any, ids: list[str], home: Path | None, database: str | None, output: Format) -> None:
-    """Do something to suspended messages, and print what became of each."""
-    from crossdock.application.store import opened
-    from crossdock.cli.output import print_rows
-
-    with opened(_existing(_settings(home=home, database=database))) as agent:
-        rows = action(agent, ids)
-    print_rows(rows, output, empty="There was nothing to do.")
-
-
-def _change(verb: str, name: str, home: Path | None, database: str | None, output: Format) -> None:
+def _change(
+    verb: Literal["start", "stop", "enlist", "unenlist"],
+    name: str,
+    home: Path | None,
+    database: str | None,
+    output: Format,
+) -> None:
     """Change the state of a send port or a group, and print the change."""
-    from dataclasses import asdict
-
-    from crossdock.application.store import opened
+    from crossdock.administration.service import opened
     from crossdock.cli.output import print_rows
 
-    with opened(_existing(_settings(home=home, database=database))) as agent:
-        transition = getattr(agent, verb)(name)
-    print_rows([asdict(transition)], output, empty="")
+    with opened(_settings(home=home, database=database)) as service:
+        verbs = {
+            "start": service.start,
+            "stop": service.stop,
+            "enlist": service.enlist,
+            "unenlist": service.unenlist,
+        }
+        transition = verbs[verb](name)
+    print_rows([transition], output, empty="")
 
 
 def _enable(name: str, home: Path | None, database: str | None, *, enabled: bool) -> None:
-    from crossdock.application.store import opened
+    from crossdock.administration.service import opened
 
-    with opened(_existing(_settings(home=home, database=database))) as agent:
-        changed = agent.enable(name, enabled=enabled)
+    with opened(_settings(home=home, database=database)) as service:
+        changed = service.enable(name) if enabled else service.disable(name)
     state = "enabled" if enabled else "disabled"
     typer.echo(f"Receive location {name!r} is {'now' if changed else 'already'} {state}.")
 
@@ -352,17 +333,6 @@ def _settings(**given: Any) -> Settings:
         problem = error.errors()[0]
         name = "_".join(str(step) for step in problem["loc"]).upper()
         raise UsageError(f"CROSSDOCK_{name}: {problem['msg']}") from error
-
-
-def _existing(settings: Settings) -> Settings:
-    """For commands that only ask: they do not create a home."""
-    from crossdock.errors import UsageError
-
-    if not settings.database and not (settings.home / "postgres" / "data").is_dir():
-        raise UsageError(
-            f"There is no MessageBox in {settings.home}. Create it with `crossdock run APP`, or give --home."
-        )
-    return settings
 
 
 def _stop_on_signals() -> Event:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from rich.console import Console
 from rich.live import Live
@@ -18,10 +18,22 @@ from rich.logging import RichHandler
 from rich.table import Table
 from rich.text import Text
 
+from crossdock.printable import OneLine, printable, printable_json
+
 if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
     from crossdock.administration.dry_run import Routed
     from crossdock.administration.publish import PublishedMessage
-    from crossdock.messagebox.rows import Statistics
+    from crossdock.administration.running import Statistics, Summary
+    from crossdock.administration.service import HostOverview, SuspendedRow
+
+
+# What is printed as a row: columns by name, or a value whose fields are the columns.
+Row: TypeAlias = "Mapping[str, Any] | DataclassInstance"
+
+_TABLE_ROWS = 100
+_WORST_FIRST = ("silent", "stuck", "throttled", "stopping", "running")
 
 
 class Format(StrEnum):
@@ -30,17 +42,41 @@ class Format(StrEnum):
 
 
 def print_json(document: object) -> None:
-    sys.stdout.write(json.dumps(document, default=str, ensure_ascii=False, indent=2) + "\n")
+    sys.stdout.write(printable_json(json.dumps(document, default=str, ensure_ascii=False, indent=2)) + "\n")
 
 
-def print_rows(rows: Sequence[Mapping[str, Any]], format_: Format, *, empty: str) -> None:
+def print_rows(rows: Sequence[Row], format_: Format, *, empty: str) -> None:
     """Rows as a table whose columns are the keys; `empty` is said where there are none."""
+    shown = [columns_of(row) for row in rows]
     if format_ is Format.JSON:
-        print_json(list(rows))
-    elif not rows:
+        print_json(shown)
+    elif not shown:
         console().print(empty)
     else:
-        console().print(table_of(rows))
+        console().print(table_of(shown))
+
+
+def columns_of(row: Row) -> Mapping[str, Any]:
+    """The fields of a value by name, as they are shown: `class_` is `class`."""
+    if isinstance(row, Mapping):
+        return row
+    return asdict(row, dict_factory=lambda fields: {name.rstrip("_"): value for name, value in fields})
+
+
+def print_suspended(rows: Sequence[SuspendedRow], format_: Format) -> None:
+    """As a table the oldest, in the width of a terminal; JSON has all of each."""
+    if format_ is Format.JSON:
+        print_rows(rows, format_, empty="")
+        return
+    print_rows([brief(row) for row in rows[:_TABLE_ROWS]], format_, empty="There are no suspended messages.")
+    if len(rows) > _TABLE_ROWS:
+        sys.stdout.write(f"... and {len(rows) - _TABLE_ROWS:,} more; see them all with -o json\n")
+
+
+def print_hosts(rows: Sequence[HostOverview], format_: Format) -> None:
+    """As a table with the number of living instances and how they are; JSON has each of them."""
+    shown: Sequence[Row] = rows if format_ is Format.JSON else [_brief_host(row) for row in rows]
+    print_rows(shown, format_, empty="There are no hosts.")
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -49,20 +85,18 @@ def console(*, stderr: bool = False) -> Console:
     return made if made.is_terminal else Console(stderr=stderr, width=160)
 
 
-def brief(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A suspended message in the width of a terminal; JSON has the rest."""
-    source = Path(row["source_file"] or "-")
+def brief(row: SuspendedRow) -> dict[str, Any]:
+    """A suspended message in the width of a terminal."""
+    source = Path(row.source_file or "-")
     shown = source.relative_to(Path.cwd()) if source.is_relative_to(Path.cwd()) else source
-    return {"id": row["id"], "kind": row["kind"], "source_file": str(shown), "reason": row["reason"]}
+    return {"id": row.id, "kind": row.kind, "code": row.code, "source_file": str(shown), "reason": row.reason}
 
 
-def brief_host(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A host with the number of its living instances and how they are; JSON has each of them."""
-    instances = row["instances"]
-    said = {each["state"].partition(":")[0] for each in instances}
-    state = next((worse for worse in ("silent", "stuck", "throttled", "stopping", "running") if worse in said), "none")
-    shown = {"name": row["name"], "labels": row["labels"], "instances": len(instances), "state": state}
-    return {**shown, **{name: value for name, value in row.items() if name not in shown}}
+def _brief_host(row: HostOverview) -> dict[str, Any]:
+    said = {each.state for each in row.instances}
+    state = next((worse for worse in _WORST_FIRST if worse in said), "none")
+    shown = {"name": row.name, "labels": row.labels, "instances": len(row.instances), "state": state}
+    return {**shown, **{name: value for name, value in columns_of(row).items() if name not in shown}}
 
 
 def table_of(rows: Sequence[Mapping[str, Any]], title: str | None = None) -> Table:
@@ -77,16 +111,16 @@ def table_of(rows: Sequence[Mapping[str, Any]], title: str | None = None) -> Tab
     return table
 
 
-def print_summary(summary: Mapping[str, Any], format_: Format) -> None:
+def print_summary(summary: Summary, format_: Format) -> None:
+    shown = {name: value for name, value in columns_of(summary).items() if name != "all_delivered"}
     if format_ is Format.JSON:
-        print_json(summary)
+        print_json(shown)
         return
-    counts = {name: value for name, value in summary.items() if name != "ports"}
     out = console()
-    out.print(table_of([counts]))
-    if summary["ports"]:
+    out.print(table_of([{name: value for name, value in shown.items() if name != "ports"}]))
+    if summary.ports:
         out.print()
-        out.print(table_of([{"send port": name, "delivered": count} for name, count in summary["ports"].items()]))
+        out.print(table_of([{"send port": name, "delivered": count} for name, count in summary.ports.items()]))
 
 
 def print_routes(routes: Sequence[Routed], explanations: Sequence[Mapping[str, list[str]]]) -> None:
@@ -104,17 +138,18 @@ def print_routes(routes: Sequence[Routed], explanations: Sequence[Mapping[str, l
         ]
         out.print(table_of(rows) if rows else "There are no messages.")
     for route, explanation in zip(routes, explanations, strict=False):
-        out.print(f"{route.file} [{route.index}] {route.type or ''} {route.error or ''}", markup=False, highlight=False)
+        head = printable(f"{route.file} [{route.index}] {route.type or ''} {route.error or ''}")
+        out.print(head, markup=False, highlight=False)
         for port, (verdict, *lines) in explanation.items():
-            out.print(f"  {port}: {verdict}", markup=False, highlight=False)
+            out.print(printable(f"  {port}: {verdict}"), markup=False, highlight=False)
             for line in lines:
-                out.print(f"  {line}", markup=False, highlight=False)
+                out.print(printable(f"  {line}"), markup=False, highlight=False)
 
 
 def print_published(messages: Sequence[PublishedMessage], format_: Format) -> None:
     """What became of each message that was published by hand."""
     if format_ is Format.JSON:
-        print_json([asdict(message) for message in messages])
+        print_rows(messages, format_, empty="")
     else:
         rows = [{"file": each.file, "id": each.id, "type": each.type, "result": _became(each)} for each in messages]
         print_rows(rows, format_, empty="There were no messages.")
@@ -172,9 +207,10 @@ def progress() -> Iterator[Progress]:
     """Progress and log lines together on standard error."""
     err = console(stderr=True)
     handler: logging.Handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
+    handler.setFormatter(OneLine("%(levelname)s: %(message)s"))
     if err.is_terminal:
         handler = RichHandler(console=err, show_path=False, show_time=False, markup=False)
+        handler.setFormatter(OneLine("%(message)s"))
     root = logging.getLogger("crossdock")
     root.addHandler(handler)
     try:
@@ -191,5 +227,5 @@ def _cell(value: Any) -> str:
     if value is None:
         return "-"
     if isinstance(value, list):
-        return ", ".join(map(str, value)) or "-"
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+        return printable(", ".join(map(str, value))) or "-"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else printable(str(value))

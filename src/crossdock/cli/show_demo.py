@@ -5,22 +5,18 @@ from __future__ import annotations
 import shutil
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from threading import Event
 from typing import Any
 
 from rich.console import Console
 
-from crossdock.administration.service import suspended
-from crossdock.application.deploy import deployment_of
-from crossdock.application.load import load_application
-from crossdock.application.model import ApplicationModel
-from crossdock.application.runtime import run
-from crossdock.application.store import opened
+from crossdock.administration.running import Deployment, Summary, loaded, run
+from crossdock.administration.service import SuspendedRow, opened
 from crossdock.cli.output import brief, console, progress, table_of
 from crossdock.demo.orders import make_demo
 from crossdock.errors import UsageError
-from crossdock.messagebox.rows import Statistics
 from crossdock.settings import Settings
 
 _MARK = ".made-by-crossdock-demo"
@@ -32,17 +28,16 @@ def show_demo(folder: Path, orders: int, stop: Event) -> None:
     _fresh(folder)
     file = make_demo(folder, orders)
     settings = Settings(home=folder / ".crossdock", database="", master="")
-    application = load_application(file)
-    out.print(f"Made {orders:,} orders in {folder / 'in'}, and {file}: {len(application.send_ports)} send ports, and")
+    deployment = loaded(file, settings)
+    out.print(f"Made {orders:,} orders in {folder / 'in'}, and {file}: {len(deployment.ports)} send ports, and")
     out.print("a few files that are wrong on purpose. Routing them on embedded PostgreSQL and local Spark:")
     started = time.monotonic()
     with progress() as show:
-        deployment = deployment_of(application, file, text_limit=settings.text_limit)
-        statistics = run(deployment, settings, until_idle=True, stop=stop, progress=show)
+        summary = run(deployment, settings, until_idle=True, stop=stop, progress=show)
     seconds = time.monotonic() - started
-    with opened(settings) as agent:
-        left = suspended(agent)
-    _show_result(out, application, statistics, left, seconds)
+    with opened(settings) as service:
+        left = service.suspended()
+    _show_result(out, deployment, summary, left, seconds)
     _show_next(out, folder, left)
 
 
@@ -57,39 +52,39 @@ def _fresh(folder: Path) -> None:
 
 
 def _show_result(
-    out: Console, application: ApplicationModel, statistics: Statistics, left: list[dict[str, Any]], seconds: float
+    out: Console, deployment: Deployment, summary: Summary, left: Sequence[SuspendedRow], seconds: float
 ) -> None:
-    filters = {port.name: port.filter for port in application.send_ports}
+    filters = {port.name: str(port.filter) for port in deployment.ports}
     rows = [
-        {"send port": name, "delivered": count, "filter": filters.get(name)} for name, count in statistics.ports.items()
+        {"send port": name, "delivered": count, "filter": filters.get(name)} for name, count in summary.ports.items()
     ]
     out.print()
     out.print(table_of(rows, title="Delivered"))
     out.print()
     out.print(
-        f"{statistics.received:,} messages received, {statistics.published:,} published once each, "
-        f"{statistics.delivered:,} references delivered, in {seconds:.0f} s including the start of Spark."
+        f"{summary.received:,} messages received, {summary.published:,} published once each, "
+        f"{summary.delivered:,} references delivered, in {seconds:.0f} s including the start of Spark."
     )
-    unrouted = [row for row in left if row["kind"] == "unrouted"]
-    others = [row for row in left if row["kind"] != "unrouted"]
+    unrouted = [row for row in left if row.kind == "unrouted"]
+    others = [row for row in left if row.kind != "unrouted"]
     if others:
         out.print()
         out.print(table_of([_shown(row) for row in others], title="Suspended, with their original bytes"))
     if unrouted:
         out.print()
         out.print(f"[bold]Unrouted[/bold]: {len(unrouted):,} messages that no filter wants, kept until somebody does.")
-        regions = Counter(str(row["type"]) for row in unrouted)
+        regions = Counter(str(row.type) for row in unrouted)
         out.print("  by type: " + ", ".join(f"{name} {count:,}" for name, count in regions.most_common()))
 
 
-def _shown(row: dict[str, Any]) -> dict[str, Any]:
+def _shown(row: SuspendedRow) -> dict[str, Any]:
     shown = brief(row)
     return {"file": Path(shown["source_file"]).name, "reason": shown["reason"]}
 
 
-def _show_next(out: Console, folder: Path, left: list[dict[str, Any]]) -> None:
+def _show_next(out: Console, folder: Path, left: Sequence[SuspendedRow]) -> None:
     home = folder / ".crossdock"
-    bad = next((row["id"] for row in left if row["kind"] == "receive"), "ID")
+    bad = next((row.id for row in left if row.kind == "receive"), "ID")
     out.print()
     out.print("[bold]Try next[/bold]")
     for command in (

@@ -1,31 +1,13 @@
-"""What flows back through Spark: one row for each transaction, or for a source that could not be read."""
+"""What flows back through Spark: what each transaction published, which sources were postponed, and each outage."""
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass
-from typing import Any
+import json
+from dataclasses import asdict, dataclass
 
 import pyarrow as pa
 
-from crossdock.messagebox.rows import Published
-
-OUTCOME = (
-    "sequence BIGINT, identity BINARY, reason STRING, received BIGINT, published BIGINT,"
-    " read_seconds DOUBLE, match_seconds DOUBLE, store_seconds DOUBLE"
-)
-_OUTCOME_SCHEMA = pa.schema(
-    [
-        ("sequence", pa.int64()),
-        ("identity", pa.binary()),
-        ("reason", pa.string()),
-        ("received", pa.int64()),
-        ("published", pa.int64()),
-        ("read_seconds", pa.float64()),
-        ("match_seconds", pa.float64()),
-        ("store_seconds", pa.float64()),
-    ]
-)
+OUTCOME = "outcome STRING"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,21 +21,31 @@ class RangeOutcome:
     store_seconds: float
 
 
-def unreadable(sequence: int, identity: bytes, reason: str) -> pa.RecordBatch:
-    """The outcome of a source that cannot be read now."""
-    return _outcome(sequence=sequence, identity=identity, reason=reason)
+@dataclass(frozen=True, slots=True)
+class Postponed:
+    """A source cannot be read now; the ledger says when it is tried again."""
+
+    sequence: int
+    reason: str
 
 
-def done(published: Published, read_seconds: float, started: float) -> pa.RecordBatch:
-    """The outcome of a transaction that began to match at `started`."""
-    return _outcome(
-        received=published.received,
-        published=published.published,
-        read_seconds=read_seconds,
-        match_seconds=published.match_seconds,
-        store_seconds=time.perf_counter() - started - published.match_seconds,
-    )
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """A task ended early because the MessageBox is away. The sources that it did not read are read again."""
+
+    reason: str
 
 
-def _outcome(**values: Any) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist([values], schema=_OUTCOME_SCHEMA)
+Outcome = RangeOutcome | Postponed | Interrupted
+_KINDS: dict[str, type[Outcome]] = {kind.__name__: kind for kind in (RangeOutcome, Postponed, Interrupted)}
+
+
+def to_batch(outcome: Outcome) -> pa.RecordBatch:
+    """One row of the schema OUTCOME."""
+    text = json.dumps([type(outcome).__name__, asdict(outcome)])
+    return pa.RecordBatch.from_pydict({"outcome": [text]})
+
+
+def from_text(text: str) -> Outcome:
+    kind, values = json.loads(text)
+    return _KINDS[kind](**values)

@@ -8,62 +8,93 @@ from __future__ import annotations
 
 import gc
 import logging
+import re
 import shutil
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import assert_never
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
 from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from crossdock.dataflow.outcome import OUTCOME, RangeOutcome
+from crossdock.dataflow.outcome import OUTCOME, Interrupted, Postponed, RangeOutcome, from_text, to_batch
 from crossdock.dataflow.session import Spark
 from crossdock.dataflow.source import IntakeSource
 from crossdock.dataflow.worker import Worker
-from crossdock.errors import UnavailableError
+from crossdock.errors import OutageError, TransientError, UnavailableError
 from crossdock.messagebox.agent import Agent
-from crossdock.receive.interchange import IntakeItem
+from crossdock.messagebox.conninfo import Travelling
+from crossdock.receive.item import IntakeItem
 from crossdock.receive.time_limit import TIME_LIMIT_SECONDS
 
 _TRIGGER = "100 milliseconds"
 _FAILURES_IN_A_ROW = 5
 _FINISH_SECONDS = 3.0
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 10.0
+# As Python prints it; Spark gives what a worker raised as text.
+_OUTAGE = re.compile(rf"{OutageError.__module__}\.{OutageError.__qualname__}: ([^\n]*)")
+_NO_ROOM = "No space left on device"
 
 logger = logging.getLogger(__name__)
 
-Unreadable = Callable[[int, bytes, str], None]
 Heard = Callable[[RangeOutcome], None]
 
 
 class ReceiveFlow:
-    """The query of one receive host. `unreadable` hears of sources that could not be read, `heard` of the others."""
+    """The query of one receive host.
+
+    `waits` hears why it failed if it is to be started again later: the MessageBox is away, or a disk is full. `heard`
+    is told what was published.
+    """
 
     def __init__(
-        self, spark: Spark, database: str, host: int, unreadable: Unreadable, heard: Heard | None = None
+        self,
+        spark: Spark,
+        database: str,
+        host: int,
+        waits: Callable[[OutageError], None],
+        heard: Heard | None = None,
     ) -> None:
         self._spark = spark
-        self._database = database
+        # Spark writes what it sends to disks, and over a network that need not be encrypted.
+        self._database = Travelling.to_other_machines(database) if spark.remote else Travelling(database)
         self._host = host
         self._checkpoint = spark.folder / f"checkpoint-{host}"
         self._index_folder = spark.folder / "index"
-        self._unreadable = unreadable
-        self._heard = heard or _log
+        self._heard = heard or partial(logger.debug, "%s")
         self._query: StreamingQuery | None = None
         self._failures = 0
+        self._waits = waits
+        self._pause = _FIRST_PAUSE_SECONDS
+        self._start_at: float | None = None
+        self._interrupted: str | None = None
+        self._outage: OutageError | None = None
 
     def start(self) -> None:
-        """Begin at the start of the ledger: what it still holds is unpublished, or published and soon forgotten."""
+        """Begin with whatever is due. What a query before it had claimed comes free with its session."""
+        self._start_at = self._interrupted = None
+        try:
+            self._start()
+        except (PySparkException, Py4JError, OSError) as error:
+            self._failed(str(error))
+
+    def _start(self) -> None:
         shutil.rmtree(self._checkpoint, ignore_errors=True)
         session = self._spark.session
         session.dataSource.register(IntakeSource)
         source = session.readStream.format("crossdock_intake")
-        ranges = source.option("databaseSecret", self._database).option("host", str(self._host)).load()
-        outcomes = ranges.mapInArrow(
-            receive_ranges(self._database, self._index_folder, self._spark.time_limit), OUTCOME
-        )
+        database = self._database
+        source = source.option("databaseSecret", database.address).option("bare", str(database.bare))
+        ranges = source.option("host", str(self._host)).load()
+        outcomes = ranges.mapInArrow(receive_ranges(database, self._index_folder, self._spark.time_limit), OUTCOME)
         self._query = (
             outcomes.writeStream.foreachBatch(self._record)
             .option("checkpointLocation", str(self._checkpoint))
@@ -73,26 +104,50 @@ class ReceiveFlow:
 
     def check(self) -> None:
         """Start the query again if it failed; give up if Spark itself is gone or it keeps failing."""
-        assert self._query is not None
         if not self._spark.alive():
             raise UnavailableError(f"Spark ended unexpectedly; see {self._spark.log}. Run again: nothing is lost.")
+        if self._start_at is not None:
+            self._still_waits()
+            if time.monotonic() >= self._start_at:
+                self.start()
+            return
+        assert self._query is not None
+        if self._interrupted is not None:
+            self.stop()  # it ends by itself, and begins anew with what its tasks have left
+            self._wait(self._interrupted)
+            return
         try:
             if self._query.isActive:
+                if self._outage is not None and self.busy():  # whether it is over is known after this batch
+                    self._still_waits()
                 return
             problem = self._query.exception()
-        except (PySparkException, OSError) as error:
-            raise UnavailableError(f"Spark does not answer; see {self._spark.log}: {error}") from error
+        except (PySparkException, Py4JError, OSError) as error:
+            raise UnavailableError(f"Spark does not answer; see {self._spark.log}: {_first_line(error)}") from error
+        self._failed(str(problem))
+
+    def _failed(self, problem: str) -> None:
+        """An outage is not the fault of the query: it begins again once that may be over, however often."""
+        found = _OUTAGE.search(problem)
+        if found is not None or _NO_ROOM in problem:
+            self._wait(f"Receiving cannot go on, a disk is full: see {self._spark.log}" if found is None else found[1])
+            return
         self._failures += 1
         if self._failures >= _FAILURES_IN_A_ROW:
-            reason = str(problem).strip().splitlines()[0][:300]
-            raise UnavailableError(f"Receiving keeps failing; see {self._spark.log}: {reason}")
+            raise UnavailableError(f"Receiving keeps failing; see {self._spark.log}: {_first_line(problem)}")
         logger.warning("Receiving failed and starts again; see %s", self._spark.log)
-        self.start()
+        self._start_at = time.monotonic()
 
-    def restart(self) -> None:
-        """Begin again at the start of the ledger."""
-        self.stop()
-        self.start()
+    def _wait(self, reason: str) -> None:
+        kind, _, details = reason.strip().partition(": ")
+        self._outage = OutageError(kind, details)
+        self._still_waits()
+        self._start_at = time.monotonic() + self._pause
+        self._pause = min(2 * self._pause, _LONGEST_PAUSE_SECONDS)
+
+    def _still_waits(self) -> None:
+        if self._outage is not None:
+            self._waits(self._outage)
 
     def busy(self) -> bool:
         """Whether a micro-batch is under way."""
@@ -115,49 +170,82 @@ class ReceiveFlow:
 
     def _record(self, outcomes: DataFrame, _: int) -> None:
         """The sink: runs in this process, once per micro-batch."""
-        for row in outcomes.collect():
-            if row.reason is not None:
-                self._unreadable(row.sequence, bytes(row.identity), row.reason)
-            else:
-                times = (row.read_seconds, row.match_seconds, row.store_seconds)
-                self._heard(RangeOutcome(row.received, row.published, *times))
-        self._failures = 0
+        for (text,) in outcomes.collect():
+            match from_text(text):
+                case RangeOutcome() as done:
+                    self._heard(done)
+                case Postponed(reason=reason):
+                    logger.warning("%s; trying again later", reason)
+                case Interrupted(reason):
+                    self._interrupted = reason
+                case unknown:
+                    assert_never(unknown)
+        if self._interrupted is not None:
+            raise TransientError(self._interrupted)  # no batch after this one comes before what it has left
+        self._failures, self._pause, self._outage = 0, _FIRST_PAUSE_SECONDS, None
 
 
-def _log(outcome: RangeOutcome) -> None:
-    logger.debug("%s", outcome)
+def _first_line(problem: object) -> str:
+    return next(iter(str(problem).strip().splitlines()), "")[:300]
 
 
 def receive_ranges(
-    database: str, index_folder: Path, time_limit: float = TIME_LIMIT_SECONDS
+    database: Travelling, index_folder: Path, time_limit: float = TIME_LIMIT_SECONDS
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The one pass, as Spark calls it on each task's ranges."""
 
     def receive(ranges: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        worker = _worker(database, index_folder, time_limit)
         task = TaskContext.get()
         # Whoever ran it before may have been ended by one of its sources.
         carefully = task is not None and task.attemptNumber() > 0
-        for batch in ranges:
-            yield from worker.receive([IntakeItem(**row) for row in batch.to_pylist()], carefully=carefully)
+        try:
+            worker = _worker(database, index_folder, time_limit)
+            for batch in ranges:
+                items = [IntakeItem(**row) for row in batch.to_pylist()]
+                yield from map(to_batch, worker.receive(items, carefully=carefully))
+        except OutageError as error:
+            # Not a failure of the task: Spark would try it again at once, each time in a new process.
+            yield to_batch(Interrupted(str(error)))
+            for _ in ranges:
+                pass
 
     return receive
 
 
 # The one piece of module state: a Spark Python worker runs many tasks, and connects once.
-_workers: dict[str, Worker] = {}
+_workers: dict[Travelling, Worker] = {}
 
 
-def _worker(database: str, index_folder: Path, time_limit: float) -> Worker:
+def _worker(database: Travelling, index_folder: Path, time_limit: float) -> Worker:
     if database not in _workers:
-        agent = Agent(database, connections=1, index_folder=index_folder)
-        agent.router()
-        _workers[database] = Worker(agent, agent.box_number(), time_limit)
+        agent = Agent(database.arrived(), connections=1, index_folder=index_folder)
+        try:
+            agent.box.check_version()  # a machine of a cluster may have another Crossdock than the driver
+            agent.router()
+        except TransientError as error:
+            raise _explained(error, database) from error
+        _workers[database] = Worker(agent, time_limit)
         _collect_between_tasks()
+        _ignore_interrupts()
     return _workers[database]
+
+
+def _explained(error: TransientError, database: Travelling) -> TransientError:
+    if not database.bare or "no password supplied" not in str(error):
+        return error
+    return TransientError(
+        f"{error}; passwords are not sent to Spark's executors: set CROSSDOCK_DATABASE or PGPASSWORD where they run, "
+        "or give them a password file"
+    )
 
 
 def _collect_between_tasks() -> None:
     """Spark runs the collector after every task. Let it pass over what stays, and not look at messages meanwhile."""
     gc.freeze()
     gc.disable()
+
+
+def _ignore_interrupts() -> None:
+    """Spark ends its workers by other signals: a KeyboardInterrupt here is a component's own, and fails its message."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)

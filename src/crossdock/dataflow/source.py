@@ -1,8 +1,6 @@
-"""The Spark source of the bulk lane: ranges of the intake ledger, of one receive host.
+"""The Spark source of the bulk lane: sources of one receive host that this query has claimed in the intake ledger.
 
-The offset is a ledger sequence and nothing else.
-
-Planning a batch that has begun raises if the ledger cannot be read; the query ends and is started again.
+The offset counts the micro-batches of one query and means nothing else: the ledger knows what is still to be read.
 """
 
 from __future__ import annotations
@@ -18,7 +16,9 @@ from pyspark.sql.streaming.datasource import ReadLimit
 
 from crossdock.errors import CrossdockError
 from crossdock.messagebox.agent import Agent
-from crossdock.receive.interchange import IntakeItem
+from crossdock.messagebox.claims import SourceClaims
+from crossdock.messagebox.conninfo import Travelling
+from crossdock.receive.item import IntakeItem
 
 ITEMS_PER_BATCH = 4_000
 BYTES_PER_BATCH = 128 * 1024 * 1024
@@ -29,6 +29,7 @@ SCHEMA = pa.schema(
         pa.field("location_id", pa.int32(), nullable=False),
         pa.field("identity", pa.binary(), nullable=False),
         pa.field("size", pa.int64(), nullable=False),
+        pa.field("random_bits", pa.int64(), nullable=False),
         pa.field("attempts", pa.int32(), nullable=False),
     ]
 )
@@ -46,11 +47,12 @@ class IntakeSource(DataSource):
     def schema(self) -> str:
         return (
             "sequence BIGINT NOT NULL, location_id INT NOT NULL, identity BINARY NOT NULL, size BIGINT NOT NULL,"
-            " attempts INT NOT NULL"
+            " random_bits BIGINT NOT NULL, attempts INT NOT NULL"
         )
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: ARG002, N802 - Spark's signature
-        return IntakeReader(str(self.options["databaseSecret"]), int(self.options["host"]))
+        bare = self.options["bare"] == str(True)
+        return IntakeReader(Travelling(str(self.options["databaseSecret"]), bare), int(self.options["host"]))
 
 
 class IntakeRange(InputPartition):
@@ -61,44 +63,46 @@ class IntakeRange(InputPartition):
 
 
 class IntakeReader(DataSourceStreamReader):
-    """Plans micro-batches from the ledger."""
+    """Plans micro-batches. Spark keeps one in a process of its own for as long as the query runs."""
 
-    def __init__(self, database: str, host: int) -> None:
+    def __init__(self, database: Travelling, host: int) -> None:
         self._database = database
         self._host = host
-        self._agent: Agent | None = None
+        self._claims: SourceClaims | None = None
+        self._batch = 0
+        self._items: Sequence[IntakeItem] = ()
 
-    def __reduce__(self) -> tuple[type[IntakeReader], tuple[str, int]]:
+    def __reduce__(self) -> tuple[type[IntakeReader], tuple[Travelling, int]]:
         """Travels to the executors without its connection."""
         return IntakeReader, (self._database, self._host)
 
     @property
-    def agent(self) -> Agent:
-        if self._agent is None:
-            self._agent = Agent(self._database, connections=1)
-        return self._agent
+    def claims(self) -> SourceClaims:
+        if self._claims is None:
+            self._claims = Agent(self._database.arrived(), connections=1).ledger.claims()
+        return self._claims
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
-        return {"sequence": 0}
+        return {"batch": 0}
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: ARG002, N802
-        try:
-            end = self.agent.next_intake_offset(
-                start["sequence"], items=ITEMS_PER_BATCH, size=BYTES_PER_BATCH, host=self._host
-            )
-        except CrossdockError as error:
-            logger.warning("The ledger cannot be read: %s", error)
-            return start
-        return {"sequence": end}
+        """Claim the sources of the next batch; the same offset again means that there are none."""
+        if start["batch"] == self._batch:  # Spark may ask twice for one batch, and what is claimed has to be read
+            try:
+                self._items = self.claims.claim(self._host, items=ITEMS_PER_BATCH, size=BYTES_PER_BATCH)
+            except CrossdockError as error:
+                logger.warning("The ledger cannot be read: %s", error)
+                return start
+            self._batch += bool(self._items)
+        return {"batch": self._batch}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        items = self.agent.read_intake(start["sequence"], end["sequence"], host=self._host)
+        items = () if start == end else self._items
         return [IntakeRange(share) for share in shares(items, PARTITIONS_PER_BATCH)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, IntakeRange)
-        rows = ((i.sequence, i.location_id, i.identity, i.size, i.attempts) for i in partition.items)
-        columns = zip(*rows, strict=True)
+        columns = ([getattr(item, name) for item in partition.items] for name in SCHEMA.names)
         yield pa.RecordBatch.from_arrays(
             [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)], schema=SCHEMA
         )

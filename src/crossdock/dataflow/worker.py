@@ -12,15 +12,27 @@ from collections import defaultdict
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-
-import pyarrow as pa
+from typing import assert_never
+from uuid import UUID
 
 from crossdock.adapter.contract import BatchReceiveAdapter
-from crossdock.dataflow.outcome import done, unreadable
-from crossdock.errors import CrossdockError, TransientError
-from crossdock.messagebox.agent import Agent, EpochMovedError, UnroutedError
+from crossdock.dataflow.outcome import Outcome, Postponed, RangeOutcome
+from crossdock.errors import (
+    CrossdockError,
+    DeathsError,
+    EpochMovedError,
+    OutageError,
+    StorageError,
+    TerminalError,
+    TransientError,
+    UnavailableError,
+)
+from crossdock.foreign import FOREIGN_CODE
+from crossdock.message.publication import Publication
+from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.rows import Published
-from crossdock.receive.interchange import IntakeItem, Interchange
+from crossdock.receive.item import IntakeItem
+from crossdock.receive.limits import TOGETHER_BYTES, context_bytes
 from crossdock.receive.location import Range, ReceiveLocation, locations_at_work
 from crossdock.receive.ranges import LARGE_BYTES, RANGE_MESSAGES, has_many_lines
 from crossdock.receive.time_limit import TIME_LIMIT_SECONDS
@@ -30,33 +42,67 @@ _BYTES_PER_TRANSACTION = 8 * 1024 * 1024
 _MESSAGES_PER_TRANSACTION = 50_000
 _OVERTAKEN_SECONDS = 0.2
 _TRIES = 2
+_RECONNECT_SECONDS = 0.5
+_TAKE_BACK_SECONDS = 600.0
 _CAREFUL_MESSAGES = 1_000
 _PARTS = 16
-_ENDS_THE_PROCESS = f"reading it ended the process, {_TRIES} times by itself; it was not tried again"
+_ENDS_THE_PROCESS = DeathsError(f"reading it ended the process, {_TRIES} times by itself; it was not tried again")
 
-Outcomes = Iterator[pa.RecordBatch]
+Outcomes = Iterator[Outcome]
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """All bytes of a source."""
+
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Vanished:
+    """The source is not there any more, or it is not the one that was listed."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Unreadable:
+    """The source is there, and cannot be read now."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Finished:
+    """Nothing is left to do here for the ranges of a source."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Overtaken:
+    """Somebody else published the range first."""
 
 
 @dataclass(slots=True)
 class _Pending:
     """What is to be published in one transaction."""
 
-    interchanges: list[tuple[IntakeItem, Interchange]] = field(default_factory=list)
+    publications: list[tuple[IntakeItem, Publication]] = field(default_factory=list)
     size: int = 0
     messages: int = 0
+    contexts: int = 0
     began: float = field(default_factory=time.perf_counter)
 
-    def add(self, item: IntakeItem, interchange: Interchange) -> None:
-        self.interchanges.append((item, interchange))
+    def add(self, item: IntakeItem, publication: Publication) -> None:
+        self.publications.append((item, publication))
         self.size += item.size
-        self.messages += len(interchange.messages) + len(interchange.failures)
+        self.messages += len(publication.messages) + len(publication.failures)
+        self.contexts += context_bytes(publication.messages)
 
     @property
     def is_full(self) -> bool:
         return (
-            len(self.interchanges) >= _INTERCHANGES_PER_TRANSACTION
+            len(self.publications) >= _INTERCHANGES_PER_TRANSACTION
             or self.size >= _BYTES_PER_TRANSACTION
             or self.messages >= _MESSAGES_PER_TRANSACTION
+            or self.contexts >= TOGETHER_BYTES
         )
 
 
@@ -65,10 +111,11 @@ class Worker:
     """Kept between tasks: the agent, and the receive locations as they are now."""
 
     agent: Agent
-    box: int
     time_limit: float = TIME_LIMIT_SECONDS
-    epoch: int = -1
+    epoch: UUID | None = None
     locations: dict[int, ReceiveLocation] = field(default_factory=dict)
+    enabled: set[int] = field(default_factory=set)
+    names: dict[int, str] = field(default_factory=dict)
 
     def receive(self, items: Sequence[IntakeItem], *, carefully: bool = False) -> Outcomes:
         """Publish these sources. `carefully`: whoever tried it before may have been ended by one of them."""
@@ -80,7 +127,7 @@ class Worker:
 
     def _receive_carefully(self, item: IntakeItem) -> Outcomes:
         """Alone, and noted in the ledger while it is read: what stays noted has ended the process."""
-        attempts = self.agent.try_intake(item.sequence)
+        attempts = self.agent.ledger.note_attempt(item.sequence)
         if attempts is None:
             return
         try:
@@ -89,42 +136,55 @@ class Worker:
             else:
                 yield from self._receive([item], carefully=True)
         finally:
-            with suppress(CrossdockError):
-                self.agent.try_intake(item.sequence, change=-1)
+            self._take_note_back(item)
+
+    def _take_note_back(self, item: IntakeItem) -> None:
+        """A source is not to blame where the MessageBox is away: wait until that can be written."""
+        deadline = time.monotonic() + _TAKE_BACK_SECONDS
+        while time.monotonic() < deadline:
+            try:
+                self.agent.ledger.note_attempt(item.sequence, change=-1)
+                return
+            except OutageError:
+                time.sleep(_RECONNECT_SECONDS)
+            except CrossdockError:
+                return
 
     def _give_up(self, item: IntakeItem) -> Outcomes:
         self._refresh()
         location = self.locations.get(item.location_id)
         if location is None:
-            yield unreadable(item.sequence, item.identity, "its receive location is disabled")
+            yield from self._postpone(item, self._not_at_work(item))
             return
         try:
             more = self._suspend_unread(item, location)
+        except OutageError:
+            raise
         except TransientError as error:
-            yield unreadable(item.sequence, item.identity, str(error))
+            yield from self._postpone(item, str(error))
             return
         if more:
-            self.agent.try_intake(item.sequence, afresh=True)
+            self.agent.ledger.note_attempt(item.sequence, afresh=True)
             yield from self._receive([item], carefully=True)
 
     def _suspend_unread(self, item: IntakeItem, location: ReceiveLocation) -> bool:
         """All of it, or of a source that is read by ranges some lines; gives whether there is more of it."""
-        start, received = self.agent.intake_progress(item.sequence)
+        start, received = self.agent.ledger.progress(item.sequence)
         if start > 0 and start >= item.size:  # somebody was faster
             return False
         content = None if start or item.size > LARGE_BYTES else location.read(item)
         if content is None or has_many_lines(content):
-            ranges = location.ranges(item, self.box, start, received, _CAREFUL_MESSAGES, unread=_ENDS_THE_PROCESS)
+            ranges = location.ranges(item, start, received, _CAREFUL_MESSAGES, unread=_ENDS_THE_PROCESS)
             range_ = None if ranges is None else next(ranges, None)
             if range_ is not None:
-                self.agent.publish([range_.interchange])
+                self.agent.publish([range_.publication])
             if range_ is not None or start:
                 return True
         content = location.read(item) if content is None else content
         if content is None:
-            self.agent.abandon_intake([item.sequence])
+            self.agent.ledger.abandon([item.sequence])
         else:
-            self.agent.publish([location.failed(item, self.box, content, _ENDS_THE_PROCESS)])
+            self.agent.publish([location.failed(item, content, _ENDS_THE_PROCESS)])
         return False
 
     def _receive(self, items: Sequence[IntakeItem], *, carefully: bool = False) -> Outcomes:
@@ -132,109 +192,133 @@ class Worker:
         pending = _Pending()
         contents = self._read_batches(items)
         for item in items:
-            if item.size > LARGE_BYTES and item.location_id in self.locations:
-                published = yield from self._receive_large(item, carefully=carefully)
-                if published:
-                    continue
-            content = self._content(item, contents)
-            if isinstance(content, str):
-                yield unreadable(item.sequence, item.identity, content)
-            elif content is None:
-                if self.agent.abandon_intake([item.sequence]):
-                    yield self._half_read(item)
-            elif not (has_many_lines(content) and (yield from self._receive_large(item, carefully=carefully))):
-                pending.add(item, self.locations[item.location_id].interchange(item, self.box, content))
+            if item.size > LARGE_BYTES and (yield from self._receive_ranges(item, carefully=carefully)):
+                continue
+            match self._read(item, contents):
+                case _Unreadable(reason):
+                    yield from self._postpone(item, reason)
+                case _Vanished():
+                    yield from self._abandon(item)
+                case _Content(body):
+                    if not (has_many_lines(body) and (yield from self._receive_ranges(item, carefully=carefully))):
+                        pending.add(item, self.locations[item.location_id].publication(item, body))
+                case unknown:
+                    assert_never(unknown)
             if pending.is_full:
-                yield from self._publish(pending.interchanges, pending.began, carefully=carefully)
+                yield from self._publish(pending.publications, pending.began, carefully=carefully)
                 pending = _Pending()
-        if pending.interchanges:
-            yield from self._publish(pending.interchanges, pending.began, carefully=carefully)
+        if pending.publications:
+            yield from self._publish(pending.publications, pending.began, carefully=carefully)
 
     def _refresh(self) -> None:
         epoch = self.agent.location_epoch()
         if epoch != self.epoch:
-            self.locations = locations_at_work(self.agent.locations(), time_limit=self.time_limit)
+            enabled, disabled = self.agent.configuration.locations(), self.agent.configuration.locations(enabled=False)
+            self.locations = locations_at_work(enabled, time_limit=self.time_limit)
+            self.enabled = {id_ for id_, _, _ in enabled}
+            self.names = {id_: str(stored.get("name")) for id_, _, stored in (*enabled, *disabled)}
             self.epoch = epoch
 
-    def _receive_large(self, item: IntakeItem, *, carefully: bool) -> Generator[pa.RecordBatch, None, bool]:
+    def _receive_ranges(self, item: IntakeItem, *, carefully: bool) -> Generator[Outcome, None, bool]:
         """Range by range, from where it was left; False if it is to be read whole.
 
         What is published in part is never read whole. Where another task is at the same source, each does what the
         other has not done, so that this one is through when all of it is published.
         """
-        location = self.locations[item.location_id]
+        location = self.locations.get(item.location_id)
+        if location is None:
+            return False
         messages = _CAREFUL_MESSAGES if carefully else RANGE_MESSAGES
         while True:
-            start, received = self.agent.intake_progress(item.sequence)
+            start, received = self.agent.ledger.progress(item.sequence)
             if start >= item.size:
                 return True
             try:
-                ranges = location.ranges(item, self.box, start, received, messages)
+                ranges = location.ranges(item, start, received, messages)
             except TransientError as error:
-                yield unreadable(item.sequence, item.identity, str(error))
+                yield from self._postpone(item, str(error))
                 return True
             if ranges is None:
                 if start > 0:
-                    yield self._half_read(item)
+                    yield from self._postpone(item, self._half_read(item))
                 return start > 0
-            outcome = yield from self._publish_ranges(item, ranges, carefully=carefully)
-            if outcome != "overtaken":
-                if outcome:
-                    yield unreadable(item.sequence, item.identity, outcome)
-                return True
-            time.sleep(_OVERTAKEN_SECONDS)
+            match (yield from self._publish_ranges(item, ranges, carefully=carefully)):
+                case _Finished():
+                    return True
+                case _Unreadable(reason):
+                    yield from self._postpone(item, reason)
+                    return True
+                case _Overtaken():
+                    time.sleep(_OVERTAKEN_SECONDS)
+                case unknown:
+                    assert_never(unknown)
 
-    def _half_read(self, item: IntakeItem) -> pa.RecordBatch:
-        name = self.locations[item.location_id].adapter.name(item.identity)
-        return unreadable(item.sequence, item.identity, f"{name} is published in part and cannot be read on")
+    def _abandon(self, item: IntakeItem) -> Outcomes:
+        """A source that vanished leaves the ledger, unless a part of it is published: the rest may come back."""
+        self.agent.ledger.abandon([item.sequence])
+        yield from self._postpone(item, self._half_read(item))
+
+    def _postpone(self, item: IntakeItem, reason: str) -> Outcomes:
+        """Leave a source alone for a while, if it is in the ledger. The reason that is told names the location."""
+        name = self.names.get(item.location_id, f"number {item.location_id}")
+        if (location := self.locations.get(item.location_id)) is not None:
+            reason = location.without_secrets(reason)
+        if self.agent.ledger.postpone(item.sequence, reason):
+            yield Postponed(item.sequence, f"Receive location {name!r}: {reason}")
+
+    def _half_read(self, item: IntakeItem) -> str:
+        return f"{self.locations[item.location_id].name_of(item.identity)} is published in part and cannot be read on"
+
+    def _not_at_work(self, item: IntakeItem) -> str:
+        return "it cannot work here" if item.location_id in self.enabled else "it is disabled"
 
     def _publish_ranges(
         self, item: IntakeItem, ranges: Iterator[Range], *, carefully: bool
-    ) -> Generator[pa.RecordBatch, None, str]:
-        """One after the other: a range begins where the one before it ended. Gives why it ended early, if it did."""
+    ) -> Generator[Outcome, None, _Finished | _Overtaken | _Unreadable]:
+        """One after the other: a range begins where the one before it ended."""
         while True:
             started = time.perf_counter()
             try:
                 range_ = next(ranges, None)
             except TransientError as error:
-                return str(error)
+                return _Unreadable(str(error))
             if range_ is None:
-                return f"{self.locations[item.location_id].adapter.name(item.identity)} vanished when it was half read"
+                name = self.locations[item.location_id].name_of(item.identity)
+                return _Unreadable(f"{name} vanished when it was half read")
             read, started = time.perf_counter() - started, time.perf_counter()
             try:
                 published = self._publish_range(item, range_)
             except EpochMovedError:
                 yield from self._receive([item], carefully=carefully)  # the locations changed: go on by the new ones
-                return ""
-            if not published.interchanges:
-                return "overtaken"
-            yield done(published, read, started)
-            if range_.interchange.last:
-                return ""
+                return _Finished()
+            if not published.publications:
+                return _Overtaken()
+            yield _outcome(published, read, started)
+            if range_.last:
+                return _Finished()
             if carefully:
-                self.agent.try_intake(item.sequence, afresh=True)  # it is the next range that is tried now
+                self.agent.ledger.note_attempt(item.sequence, afresh=True)  # it is the next range that is tried now
             gc.collect()  # this may be one long task
 
     def _publish_range(self, item: IntakeItem, range_: Range) -> Published:
         try:
-            return self.agent.publish([range_.interchange], location_epoch=self.epoch)
-        except (CrossdockError, EpochMovedError):
+            return self.agent.publish([range_.publication], location_epoch=self.epoch)
+        except (TransientError, UnavailableError, EpochMovedError):
             raise
         except Exception as error:
-            reason = f"the MessageBox cannot hold it: {type(error).__name__}: {error}"
-            return self._publish_parts(item, range_, reason)
+            return self._publish_parts(item, range_, _refusal(error))
 
-    def _publish_parts(self, item: IntakeItem, range_: Range, reason: str) -> Published:
+    def _publish_parts(self, item: IntakeItem, range_: Range, error: TerminalError) -> Published:
         """A range that was refused: in smaller and smaller ones, down to the lines that have to be suspended."""
-        location, whole = self.locations[item.location_id], range_.interchange
+        location, whole = self.locations[item.location_id], range_.publication
         count = len(whole.messages) + len(whole.failures)
         if count <= 1:
-            return self.agent.publish([location.failed_range(item, self.box, range_, reason)])
-        parts = location.ranges(item, self.box, whole.range_start, range_.received, max(1, count // _PARTS))
+            return self.agent.publish([location.failed_range(item, range_, error)])
+        parts = location.ranges(item, range_.start, range_.received, max(1, count // _PARTS))
         last = Published()
         for part in parts or ():
             last = self._publish_range(item, part)
-            if not last.interchanges or part.interchange.range_end == whole.range_end:
+            if not last.publications or part.end == range_.end:
                 break
         return last
 
@@ -247,54 +331,66 @@ class Worker:
         for location_id, batch in batches.items():
             location = self.locations.get(location_id)
             if location is not None and isinstance(location.adapter, BatchReceiveAdapter):
-                with suppress(Exception):  # reading them one by one fails in the same way, and says so
+                with suppress(Exception), FOREIGN_CODE:  # reading them one by one fails in the same way, and says so
                     found = location.adapter.read_batch([item.identity for item in batch])
                     contents |= {item.sequence: content for item, content in zip(batch, found, strict=True)}
         return contents
 
-    def _content(self, item: IntakeItem, contents: Mapping[int, bytes | None]) -> bytes | str | None:
-        """The bytes of a source, a reason why it cannot be read now, or None if it is not there any more."""
+    def _read(self, item: IntakeItem, contents: Mapping[int, bytes | None]) -> _Content | _Vanished | _Unreadable:
         location = self.locations.get(item.location_id)
         if location is None:
-            return "its receive location is disabled"
-        if item.sequence in contents:
-            return contents[item.sequence]
+            return _Unreadable(self._not_at_work(item))
         try:
-            return location.read(item)
+            body = contents[item.sequence] if item.sequence in contents else location.read(item)
         except TransientError as error:
-            return f"Receive location {location.definition.name!r}: {error}"
-        except Exception as error:  # whatever one adapter raises, the others go on
-            problem = f"its adapter failed: {type(error).__name__}: {error}"
-            return f"Receive location {location.definition.name!r}: {problem}"
+            return _Unreadable(str(error))
+        return _Vanished() if body is None else _Content(body)
 
-    def _publish(self, pending: list[tuple[IntakeItem, Interchange]], began: float, *, carefully: bool) -> Outcomes:
-        """Publish together what was read since `began`; what the MessageBox cannot take is found one by one."""
+    def _publish(self, pending: list[tuple[IntakeItem, Publication]], began: float, *, carefully: bool) -> Outcomes:
+        """Publish together what was read since `began`; what the MessageBox cannot take is found by halving."""
         started = time.perf_counter()
         try:
-            published = self.agent.publish([interchange for _, interchange in pending], location_epoch=self.epoch)
+            published = self.agent.publish([publication for _, publication in pending], location_epoch=self.epoch)
         except EpochMovedError:
             items = [item for item, _ in pending]
             yield from self._receive(items, carefully=carefully)  # the locations changed: read them again
             return
-        except CrossdockError:
+        except (TransientError, UnavailableError):
             raise
         except Exception as error:
             yield from self._publish_apart(pending, error, carefully=carefully)
             return
-        yield done(published, started - began, started)
+        yield _outcome(published, started - began, started)
 
     def _publish_apart(
-        self, pending: list[tuple[IntakeItem, Interchange]], error: Exception, *, carefully: bool
+        self, pending: list[tuple[IntakeItem, Publication]], error: Exception, *, carefully: bool
     ) -> Outcomes:
         if len(pending) > 1:
-            for each in pending:
-                yield from self._publish([each], time.perf_counter(), carefully=carefully)
+            middle = len(pending) // 2
+            for half in (pending[:middle], pending[middle:]):
+                yield from self._publish(half, time.perf_counter(), carefully=carefully)
             return
         [(item, _)] = pending
-        location = self.locations[item.location_id]
-        content = location.adapter.read(item.identity)
-        if content is not None:
-            reason = f"the MessageBox cannot hold it: {type(error).__name__}: {error}"
-            if isinstance(error, UnroutedError):
-                reason = str(error)
-            self.agent.publish([location.failed(item, self.box, content, reason)])
+        match self._read(item, {}):
+            case _Unreadable(reason):
+                yield from self._postpone(item, reason)
+            case _Vanished():
+                yield from self._abandon(item)
+            case _Content(body):
+                self.agent.publish([self.locations[item.location_id].failed(item, body, _refusal(error))])
+            case unknown:
+                assert_never(unknown)
+
+
+def _outcome(published: Published, read_seconds: float, started: float) -> RangeOutcome:
+    """Of a transaction that began to match at `started`."""
+    store_seconds = time.perf_counter() - started - published.match_seconds
+    return RangeOutcome(published.received, published.published, read_seconds, published.match_seconds, store_seconds)
+
+
+def _refusal(error: Exception) -> TerminalError:
+    """Why the MessageBox does not take something."""
+    if isinstance(error, TerminalError):
+        return error
+    told = str(error) if isinstance(error, CrossdockError) else f"{type(error).__name__}: {error}"
+    return StorageError(f"the MessageBox cannot hold it: {told}")

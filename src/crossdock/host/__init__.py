@@ -1,1 +1,1 @@
-"""Host instances: `instance.py` dequeues under lock, hands to a service and settles the outcome."""
+"""Host instances: read `instance.py`, then follow a reference: claimer, dispatcher, backlog, delivery, settler."""

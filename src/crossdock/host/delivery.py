@@ -1,4 +1,4 @@
-"""Delivers what was claimed to its service, and gives what is left to be recorded of it.
+"""Delivers a slice to its service, and hands what came of it to the settler.
 
 A service may raise anything, return anything or take long; none of that reaches the worker.
 """
@@ -6,17 +6,18 @@ A service may raise anything, return anything or take long; none of that reaches
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from datetime import datetime
-from threading import Event
+import time
+from collections.abc import Sequence
+from datetime import timedelta
 
-from crossdock.errors import TransientError
-from crossdock.host.careful import Careful, too_deadly
-from crossdock.host.flow import Share
-from crossdock.host.flows import Services
+from crossdock.errors import PortGoneError, TerminalError, TransientError, UnexpectedError
+from crossdock.foreign import FOREIGN_CODE, described
+from crossdock.host.backlog import Slice
+from crossdock.host.environment import HostEnvironment
 from crossdock.host.outcome import (
     Answer,
     BatchService,
+    Complete,
     Outcome,
     Postpone,
     RepeatingService,
@@ -25,97 +26,131 @@ from crossdock.host.outcome import (
     StoppingService,
     Suspend,
 )
+from crossdock.host.quarantine import Quarantine
 from crossdock.host.settler import Delivered, Settler
 from crossdock.messagebox.rows import Reference
 
-_RECONNECT_SECONDS = 0.5
+_AT_ONCE = timedelta(0)
 _GONE = "The send port is no longer deployed."
 
 logger = logging.getLogger(__name__)
 
 
 class Delivery:
-    """Threads share it. `settled` hears of references that nothing is left to be recorded of."""
+    """Threads share it."""
 
-    def __init__(
-        self,
-        services: Services,
-        settler: Settler,
-        careful: Careful,
-        *,
-        clock: Callable[[], datetime],
-        stopping: Event,
-        settled: Callable[[int], None],
-    ) -> None:
-        self._services = services
+    def __init__(self, host: HostEnvironment, settler: Settler, quarantine: Quarantine) -> None:
+        self._host = host
+        self._stopping = host.stopping
         self._settler = settler
-        self._careful = careful
-        self._clock = clock
-        self._stopping = stopping
-        self._settled = settled
+        self._quarantine = quarantine
 
-    def one(self, instance: int, reference: Reference) -> Outcome | None:
-        """What is left to be recorded; None if it is settled already."""
+    def slice(self, slice_: Slice) -> int:
+        """Deliver what the time allows, or all of it at once where the service takes batches; gives how many."""
+        if slice_.backlog.batched and not slice_.suspect:
+            service = self._service_or_none(slice_.references[0].service_id)
+            if isinstance(service, BatchService) and service.batches:
+                return self._batch(service, slice_)
+        latest = slice_.began + self._host.limits.longest_slice_seconds
+        delivered: list[Delivered] = []
+        count = 0
+        for reference in slice_.remaining:
+            outcome = self.one(slice_.host_instance, reference)
+            count += 1
+            if outcome is not None:
+                delivered.append((reference, outcome))
+            if time.monotonic() > latest or self._stopping.is_set():
+                break
+        self._settle(slice_, delivered, count)
+        return count
+
+    def one(self, host_instance: int, reference: Reference) -> Outcome | None:
+        """Deliver one; gives what is left to be recorded, None if it is settled already."""
+        if reference.undeliverable is not None:
+            return self._without_message(reference, reference.undeliverable)
         if not reference.deaths:
-            return self._now(instance, reference)
-        if (reason := too_deadly(reference)) is not None:
-            service = self._service_or_none(reference.service_id)
-            return Suspend(reason, stops=isinstance(service, StoppingService) and service.stops_on_failure)
-        with self._careful.noted(instance, reference) as ours:
-            if ours is None:  # in a line nothing may come before it
-                return Postpone(self._clock(), "The host instance stops.")
-            return self._now(instance, reference) if ours else None
+            return self._now(host_instance, reference)
+        if (deadly := self._quarantine.too_deadly(reference)) is not None:
+            return Suspend.because(deadly, stops=self._stops(reference))
+        with self._quarantine.noted(host_instance, reference) as ours:
+            if ours is None:  # in an ordered subqueue nothing may come before it
+                return Postpone(_AT_ONCE, "The host instance stops.")
+            # Where it is no longer ours, the instance that has it records what becomes of it.
+            return self._now(host_instance, reference) if ours else None
 
-    def batch(self, share: Share) -> list[Delivered] | None:
-        """All of it at once, where the service likes that."""
-        service = self._service_or_none(share.references[0].service_id)
-        if not isinstance(service, BatchService) or not service.batches:
-            return None
-        references = share.take_all()
+    def _batch(self, service: BatchService, slice_: Slice) -> int:
+        taken = slice_.take_rest()
+        delivered: list[Delivered] = [
+            (each, self._without_message(each, each.undeliverable)) for each in taken if each.undeliverable is not None
+        ]
+        whole = [each for each in taken if each.undeliverable is None]
+        for reference, outcome in zip(whole, self._outcomes(service, whole), strict=True):
+            left = self._settler.publish(slice_.host_instance, reference, outcome)
+            if left is not None:
+                delivered.append((reference, left))
+        self._settle(slice_, delivered, len(taken))
+        return len(taken)
+
+    def _outcomes(self, service: BatchService, references: Sequence[Reference]) -> Sequence[Outcome]:
+        if not references:
+            return []
         try:
             given = [(each.message, each.attempt) for each in references]
-            outcomes = service.deliver_batch(given, now=self._clock())
+            with FOREIGN_CODE:
+                outcomes = service.deliver_batch(given, now=references[-1].claimed_at.now)
             if len(outcomes) != len(references):
                 raise ValueError(f"{len(outcomes)} outcomes for {len(references)} messages")
         except Exception as error:
             logger.exception("A delivery failed in an unexpected way")
-            outcomes = [Suspend(f"Unexpected {type(error).__name__}: {error}")] * len(references)
-        settled = []
-        for reference, outcome in zip(references, outcomes, strict=True):
-            left = self._settler.publish(share.instance, reference, outcome)
-            if left is None:
-                self._settled(1)
-            else:
-                settled.append((reference, left))
-        return settled
+            return [_unexpected(error)] * len(references)
+        return outcomes
 
-    def _now(self, instance: int, reference: Reference) -> Outcome | None:
+    def _settle(self, slice_: Slice, delivered: Sequence[Delivered], count: int) -> None:
+        """Some of them may be settled already, by what was published in their place."""
+        if delivered:
+            self._settler.put(slice_.host_instance, delivered)
+        if count > len(delivered):
+            self._host.in_hand.release(count - len(delivered))
+
+    def _now(self, host_instance: int, reference: Reference) -> Outcome | None:
         try:
             service = self._service(reference.service_id)
             if service is None:
-                return Suspend(_GONE)
+                return Suspend.because(PortGoneError(_GONE))
             deliver = service.deliver
             if reference.deaths and isinstance(service, RepeatingService):
                 deliver = service.deliver_again
-            outcome = deliver(reference.message, attempt=reference.attempt, now=self._clock())
+            with FOREIGN_CODE:
+                outcome = deliver(reference.message, attempt=reference.attempt, now=reference.claimed_at.now)
+            if type(outcome) is Complete:  # nearly always
+                return outcome
             if not isinstance(outcome, Outcome):
                 raise TypeError(f"{outcome!r} is no outcome")
         except TransientError as error:
-            return Retry(self._clock(), str(error))
+            return Retry(_AT_ONCE, str(error))
         except Exception as error:
             logger.exception("A delivery failed in an unexpected way")
-            return Suspend(f"Unexpected {type(error).__name__}: {error}")
+            return _unexpected(error)
         if isinstance(outcome, Answer | Suspend):
-            return self._settler.publish(instance, reference, outcome)
+            return self._settler.publish(host_instance, reference, outcome)
         return outcome
+
+    def _without_message(self, reference: Reference, error: TerminalError) -> Suspend:
+        # If other instances took us for dead and are done with the message, nothing is recorded.
+        logger.error("Reference %d to message %s is suspended: %s", reference.sequence, reference.message.id, error)
+        return Suspend.because(error, stops=self._stops(reference))
+
+    def _stops(self, reference: Reference) -> bool:
+        service = self._service_or_none(reference.service_id)
+        return isinstance(service, StoppingService) and service.stops_on_failure
 
     def _service(self, service_id: int) -> Service | None:
         """Looking it up may take the MessageBox, which may be away."""
         while True:
             try:
-                return self._services(service_id)
+                return self._host.services(service_id)
             except TransientError:
-                if self._stopping.wait(_RECONNECT_SECONDS):
+                if self._stopping.wait(self._host.limits.reconnect_seconds):
                     raise
 
     def _service_or_none(self, service_id: int) -> Service | None:
@@ -123,3 +158,7 @@ class Delivery:
             return self._service(service_id)
         except TransientError:
             return None
+
+
+def _unexpected(error: Exception) -> Suspend:
+    return Suspend.because(UnexpectedError(f"Unexpected {described(error)}"))

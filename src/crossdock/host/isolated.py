@@ -8,32 +8,36 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import socket
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from queue import SimpleQueue
-from threading import Event, Lock, Thread
+from threading import Event, Lock
 from uuid import UUID, uuid4
 
-from crossdock.errors import TransientError, UnavailableError
+from crossdock.errors import (
+    CrossdockError,
+    GivenUpError,
+    NoAnswerError,
+    TerminalError,
+    TransientError,
+    UnawaitedError,
+)
+from crossdock.host.limits import DEFAULT_LIMITS, HostLimits
 from crossdock.host.publisher import Publisher
+from crossdock.host.threads import Threads
+from crossdock.host.token import TOKEN, token_of
 from crossdock.message.message import Message
+from crossdock.message.publication import Awaited, Publication
 from crossdock.messagebox.agent import Agent
+from crossdock.messagebox.lifeline import ISOLATED
 from crossdock.messagebox.rows import Published, Reference
-from crossdock.receive.express import NoAnswerError
-from crossdock.receive.interchange import Awaited, Interchange
+from crossdock.messagebox.settle import Complete, Suspend
 
-TOKEN = "BTS.EpmRRCorrelationToken"  # noqa: S105 - the name of a property
-_CLASS = "messaging isolated"
-_BATCH = 500
-_UPKEEP_SECONDS = 1.0
-_RECONNECT_SECONDS = 0.5
-_HUNG_UP = "The client hung up before it had the response."
-_NOBODY = "Nobody waits for this response any more: the time was over, or the client hung up."
+_HUNG_UP = UnawaitedError("The client hung up before it had the response.")
+_NOBODY = UnawaitedError("Nobody waits for this response any more: the time was over, or the client hung up.")
 
 logger = logging.getLogger(__name__)
 
@@ -63,20 +67,28 @@ class _Done:
 
     waiting: UUID | None
     instance: int = 0
-    sequence: int | None = None
-    lost: str | None = None
+    reference: Reference | None = None
+    lost: TerminalError | None = None
 
 
 class IsolatedInstance:
     """Works in threads of its own between `start` and `stop`; `request` is for event loops."""
 
-    def __init__(self, agent: Agent, host_id: int, publisher: Publisher, services: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        agent: Agent,
+        host_id: int,
+        publisher: Publisher,
+        services: Mapping[str, int],
+        limits: HostLimits = DEFAULT_LIMITS,
+    ) -> None:
         self._agent = agent
+        self._limits = limits
         self._host_id = host_id
         self._publisher = publisher
         self.services = services
-        self._lifeline = agent.lifeline(host_id, _CLASS)
-        interval, _ = agent.service_classes()[_CLASS]
+        self._lifeline = agent.queues.lifeline(host_id, ISOLATED)
+        interval, _ = agent.queues.service_classes()[ISOLATED]
         self._polling = interval.total_seconds()
         self._lock = Lock()
         self._waiting: dict[UUID, asyncio.Future[HeldResponse]] = {}
@@ -84,39 +96,30 @@ class IsolatedInstance:
         self._done: SimpleQueue[_Done | None] = SimpleQueue()
         self._stopping = Event()
         self._ready = Event()
-        self._threads = [
-            Thread(target=self._guarded, args=[work], name=f"isolated-{host_id}", daemon=True)
-            for work in (self._keep, self._settle_all)
-        ]
-        self._problem: BaseException | None = None
+        self._threads = Threads(f"isolated-{host_id}")
+        self._keeping = self._threads.thread("keep", self._keep)
+        self._settling = self._threads.thread("settle", self._settle_all)
 
     def start(self) -> None:
         """TransientError if the MessageBox is away: a request must not come before there is somebody to wait for it."""
-        self._agent.correlate([TOKEN])
+        self._agent.subscriptions.correlate([TOKEN])
         self._hold()
-        for thread in self._threads:
-            thread.start()
+        self._keeping.start()
+        self._settling.start()
 
     def stop(self) -> None:
         self._stopping.set()
-        self._threads[0].join()
+        self._keeping.join()
         self._fail_all("This process is stopping.")
         self._done.put(None)
-        self._threads[1].join()
+        self._settling.join()
         self._lifeline.end()
 
     def check(self) -> None:
         """Raise what ended the instance, if anything did."""
-        if self._problem is not None:
-            raise UnavailableError(f"An isolated instance ended unexpectedly: {self._problem!r}") from self._problem
+        self._threads.check("An isolated instance")
 
-    def _guarded(self, work: Callable[[], None]) -> None:
-        try:
-            work()
-        except BaseException as error:
-            self._problem = error
-
-    async def request(self, interchange: Interchange, service: str, *, timeout: float) -> HeldResponse:
+    async def request(self, publication: Publication, service: str, *, timeout: float) -> HeldResponse:
         """Publish a request together with the subscription for its response; TimeoutError if it takes too long."""
         if not self._ready.is_set() or service not in self.services:
             raise TransientError("The MessageBox cannot be reached.")
@@ -125,13 +128,13 @@ class IsolatedInstance:
         with self._lock:
             instance = self._living
             self._waiting[waiting] = future
-        asking = self._awaiting(interchange, service, waiting, instance)
+        asking = self._awaiting(publication, service, waiting, instance)
         publishing = self._publisher.submit(asking)
         response: HeldResponse | None = None
         try:
             async with asyncio.timeout(timeout):
                 published = await asyncio.wrap_future(publishing)
-                refused = [why for message in interchange.messages if (why := published.refused.get(message.id))]
+                refused = [why for message in publication.messages if (why := published.refused.get(message.id))]
                 if refused:
                     raise NoAnswerError(refused[0])
                 response = await future
@@ -150,13 +153,13 @@ class IsolatedInstance:
         if not published.cancelled():
             self._done.put(_Done(waiting))
 
-    def _awaiting(self, interchange: Interchange, service: str, waiting: UUID, instance: int) -> Interchange:
+    def _awaiting(self, publication: Publication, service: str, waiting: UUID, instance: int) -> Publication:
         """Only written into the request: promoted, it would be taken for its own response."""
-        token = f"Svr:{socket.gethostname()};PID:{os.getpid()};RRUid:{{{waiting}}}"
-        [message] = interchange.messages
+        token = token_of(waiting)
+        [message] = publication.messages
         asking = Message(message.id, message.context.write(TOKEN, token), message.parts)
         awaits = Awaited(waiting, self.services[service], self._host_id, {TOKEN: token}, instance)
-        return replace(interchange, messages=(asking,), awaits=awaits)
+        return replace(publication, messages=(asking,), awaits=awaits)
 
     # Responses
 
@@ -168,13 +171,14 @@ class IsolatedInstance:
                 self._hold()
                 if time.monotonic() >= next_upkeep:
                     self._lifeline.check("running", len(self._waiting))
-                    next_upkeep = time.monotonic() + _UPKEEP_SECONDS
+                    next_upkeep = time.monotonic() + self._limits.upkeep_seconds
                 if not self._hand_out():
                     self._lifeline.wait(self._polling)
+                    self._give_up()
             except TransientError as error:
-                logger.warning("Requests wait for the MessageBox: %s", error)
+                self._agent.outage.waits(error)
                 self._lifeline.end()  # the answer to a claim may be what was lost: what it took comes free
-                self._stopping.wait(_RECONNECT_SECONDS)
+                self._stopping.wait(self._limits.reconnect_seconds)
 
     def _hold(self) -> None:
         """A new life after a lost connection: what was waited for in the one before will not come."""
@@ -185,17 +189,29 @@ class IsolatedInstance:
 
     def _hand_out(self) -> int:
         instance = self._living
-        now = datetime.now(UTC)
-        references = self._agent.dequeue_responses(self._host_id, instance, limit=_BATCH, now=now)
+        references = self._agent.queues.dequeue_responses(self._host_id, instance, limit=self._limits.claim_size)
         for reference in references:
             with self._lock:
                 future = None if reference.instance is None else self._waiting.pop(reference.instance, None)
-            if future is None:
+            if reference.undeliverable is not None:
+                self.settle(instance, reference, reference.undeliverable)
+                if future is not None:
+                    _tell(future, GivenUpError(str(reference.undeliverable)))
+            elif future is None:
                 self.settle(instance, reference, _NOBODY)
             else:
                 response = HeldResponse(self, instance, reference)
                 _tell(future, response, otherwise=response.lost)
         return len(references)
+
+    def _give_up(self) -> None:
+        """Tell those whose request has failed for good; what is told may be for another process."""
+        told = set(self._lifeline.given_up())
+        with self._lock:
+            mine = [waiting for waiting in self._waiting if str(waiting) in told] if told else []
+            futures = [self._waiting.pop(waiting) for waiting in mine]
+        for future in futures:
+            _tell(future, GivenUpError("The send port that was to answer has given up; the request is kept there."))
 
     def _fail_all(self, reason: str) -> None:
         with self._lock:
@@ -206,14 +222,14 @@ class IsolatedInstance:
 
     # Settling
 
-    def settle(self, instance: int, reference: Reference, lost: str | None) -> None:
+    def settle(self, instance: int, reference: Reference, lost: TerminalError | None) -> None:
         """The response is with the client, or lost for a reason."""
-        self._done.put(_Done(None, instance, reference.sequence, lost))
+        self._done.put(_Done(None, instance, reference, lost))
 
     def _settle_all(self) -> None:
         while (first := self._done.get()) is not None:
             together = [first]
-            while len(together) < _BATCH and not self._done.empty():
+            while len(together) < self._limits.claim_size and not self._done.empty():
                 following = self._done.get()
                 if following is None:
                     self._done.put(None)
@@ -228,26 +244,29 @@ class IsolatedInstance:
                 self._record(together)
                 return
             except TransientError as error:
-                if self._stopping.wait(_RECONNECT_SECONDS):
+                self._agent.outage.waits(error)
+                if self._stopping.wait(self._limits.reconnect_seconds):
                     logger.warning("What became of %d responses is not recorded: %s", len(together), error)
                     return
 
     def _record(self, together: list[_Done]) -> None:
-        now = datetime.now(UTC)
-        for instance in {each.instance for each in together if each.sequence is not None}:
-            mine = [(each.sequence, each.lost) for each in together if each.instance == instance]
-            sent = [sequence for sequence, lost in mine if sequence is not None and lost is None]
-            lost = [(sequence, why) for sequence, why in mine if sequence is not None and why is not None]
-            self._agent.complete(self._host_id, instance, sent, now=now)
-            self._agent.suspend(self._host_id, instance, lost, now=now, kind="response")
+        outcomes: defaultdict[int, list[Complete | Suspend]] = defaultdict(list)
+        for each in together:
+            if each.reference is not None and each.lost is None:
+                outcomes[each.instance].append(Complete(each.reference))
+            elif each.reference is not None and each.lost is not None:
+                lost = Suspend(each.reference, str(each.lost), kind="response", code=each.lost.code)
+                outcomes[each.instance].append(lost)
+        for instance, mine in outcomes.items():
+            self._agent.settle(instance, mine)
         ended = [each.waiting for each in together if each.waiting is not None]
         if ended:
-            self._agent.end_instance(*ended)
+            self._agent.subscriptions.end_instance(*ended, host_id=self._host_id)
 
 
 def _tell(
     future: asyncio.Future[HeldResponse],
-    result: HeldResponse | TransientError,
+    result: HeldResponse | CrossdockError,
     *,
     otherwise: Callable[[], None] | None = None,
 ) -> None:
@@ -257,7 +276,7 @@ def _tell(
         if future.done():
             if otherwise is not None:
                 otherwise()
-        elif isinstance(result, TransientError):
+        elif isinstance(result, CrossdockError):
             future.set_exception(result)
         else:
             future.set_result(result)

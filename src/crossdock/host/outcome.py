@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol, runtime_checkable
 
+from crossdock.errors import TerminalError
 from crossdock.message.message import Message
 
 
@@ -28,33 +29,42 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Not now: try again at this time."""
+    """Not now: try again in so long."""
 
-    at: datetime
+    after: timedelta
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Postpone:
-    """Not tried: it has to wait until this time. That is no attempt."""
+    """Not tried: it has to wait so long. That is no attempt."""
 
-    at: datetime
+    after: timedelta
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Suspend:
-    """It will not work by itself. `stops`: nothing after it in its line is delivered until somebody has dealt with it.
+    """It will not work by itself. `stops`: nothing after it in its subqueue is delivered until
+    somebody has dealt with it.
 
-    `report` is published in its stead, if anybody wants it.
+    `report` is published in its stead, if anybody wants it. `code` is that of the error.
     """
 
     reason: str
     stops: bool = False
     report: Message | None = None
+    code: str = TerminalError.code
+
+    @classmethod
+    def because(cls, error: TerminalError, *, stops: bool = False) -> Suspend:
+        return cls(str(error), stops, code=error.code)
 
 
 Outcome = Complete | Answer | Retry | Postpone | Suspend
+
+
+Clock = Callable[[], datetime]
 
 
 class Service(Protocol):
@@ -68,8 +78,27 @@ class Service(Protocol):
     def in_flight(self) -> int | None:
         """How many deliveries it takes at once, from all instances of its host; None if it does not say."""
 
-    def deliver(self, message: Message, *, attempt: int, now: datetime) -> Outcome:
-        """Deliver one message; `attempt` counts the attempts before this one."""
+    def deliver(self, message: Message, *, attempt: int, now: Clock) -> Outcome:
+        """Deliver one message. `attempt` counts the attempts before this one; `now` gives the time of the server."""
+
+
+class Services(Protocol):
+    """The directory of services: finds the one a reference is for; None if it is not deployed any more."""
+
+    def __call__(self, service_id: int) -> Service | None: ...
+
+
+class Elsewhere:
+    """A service of another host, which we may not know more about: it has moved there with what waits for it.
+
+    What was in hand here goes after it.
+    """
+
+    name = "elsewhere"
+    in_flight = None
+
+    def deliver(self, message: Message, *, attempt: int, now: Clock) -> Outcome:  # noqa: ARG002
+        return Postpone(timedelta(0), "The send port has moved to another host.")
 
 
 @runtime_checkable
@@ -80,7 +109,7 @@ class BatchService(Service, Protocol):
     def batches(self) -> bool:
         """Whether it is."""
 
-    def deliver_batch(self, messages: Sequence[tuple[Message, int]], *, now: datetime) -> Sequence[Outcome]:
+    def deliver_batch(self, messages: Sequence[tuple[Message, int]], *, now: Clock) -> Sequence[Outcome]:
         """The same for several (message, attempts before), in their order."""
 
 
@@ -88,13 +117,13 @@ class BatchService(Service, Protocol):
 class RepeatingService(Service, Protocol):
     """One that cares whether a message may have been delivered before, or half so."""
 
-    def deliver_again(self, message: Message, *, attempt: int, now: datetime) -> Outcome:
+    def deliver_again(self, message: Message, *, attempt: int, now: Clock) -> Outcome:
         """As `deliver`, where a process has ended that had the message in hand."""
 
 
 @runtime_checkable
 class StoppingService(Service, Protocol):
-    """One whose line waits where a delivery failed for good."""
+    """One whose subqueue waits where a delivery failed for good."""
 
     @property
     def stops_on_failure(self) -> bool:

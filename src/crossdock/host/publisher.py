@@ -13,13 +13,13 @@ from queue import SimpleQueue
 from threading import Thread
 
 from crossdock.errors import TransientError
+from crossdock.host.limits import DEFAULT_LIMITS, HostLimits
 from crossdock.message.message import Part
+from crossdock.message.publication import Publication
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.rows import Published
-from crossdock.receive.interchange import Interchange
+from crossdock.receive.limits import context_bytes
 
-_MOST_TOGETHER = 200
-_MOST_BYTES = 16 * 1024 * 1024
 _STOPPED = "This process is stopping."
 
 
@@ -27,15 +27,16 @@ _STOPPED = "This process is stopping."
 class _Asked:
     """What somebody wants to be published; nothing any more if that was cancelled before it had begun."""
 
-    interchange: Interchange
+    publication: Publication
     future: Future[Published]
 
 
 class Publisher:
     """Works in a thread of its own between `start` and `stop`."""
 
-    def __init__(self, agent: Agent) -> None:
+    def __init__(self, agent: Agent, limits: HostLimits = DEFAULT_LIMITS) -> None:
         self._agent = agent
+        self._limits = limits
         self._asked: SimpleQueue[_Asked | None] = SimpleQueue()
         self._thread = Thread(target=self._run, name="publish", daemon=True)
 
@@ -46,31 +47,34 @@ class Publisher:
         self._asked.put(None)
         self._thread.join()
 
-    def publish(self, interchange: Interchange) -> Published:
+    def publish(self, publication: Publication) -> Published:
         """Done when it is committed; the counts are those of all that were published with it."""
-        return self.submit(interchange).result()
+        return self.submit(publication).result()
 
-    async def publish_soon(self, interchange: Interchange) -> Published:
+    async def publish_soon(self, publication: Publication) -> Published:
         """The same for event loops. Whoever is cancelled before it has begun publishes nothing."""
-        return await asyncio.wrap_future(self.submit(interchange))
+        return await asyncio.wrap_future(self.submit(publication))
 
-    def submit(self, interchange: Interchange) -> Future[Published]:
+    def submit(self, publication: Publication) -> Future[Published]:
         """The same for whoever asks later. It can be cancelled until it has begun, and is not kept then."""
-        asked = _Asked(interchange, Future())
+        asked = _Asked(publication, Future())
         asked.future.add_done_callback(lambda done: _forget(asked) if done.cancelled() else None)
         self._asked.put(asked)
         return asked.future
 
     def _run(self) -> None:
+        limits = self._limits
         while (first := self._asked.get()) is not None:
-            together, size = [first], _size(first.interchange)
-            while len(together) < _MOST_TOGETHER and size < _MOST_BYTES and not self._asked.empty():
+            together, size = [first], _size(first.publication)
+            while (
+                len(together) < limits.published_together and size < limits.published_bytes and not self._asked.empty()
+            ):
                 following = self._asked.get()
                 if following is None:
                     self._asked.put(None)
                     break
                 together.append(following)
-                size += _size(following.interchange)
+                size += _size(following.publication)
             self._publish([each for each in together if each.future.set_running_or_notify_cancel()])
         while not self._asked.empty():
             left = self._asked.get()
@@ -81,24 +85,26 @@ class Publisher:
         if not together:
             return
         try:
-            published = self._agent.publish([each.interchange for each in together])
+            published = self._agent.publish([each.publication for each in together])
         except Exception as error:
             if isinstance(error, TransientError) or len(together) == 1:
                 for each in together:
                     each.future.set_exception(error)
             else:
-                for each in together:  # one of them is to blame, and only that one fails
-                    self._publish([each])
+                middle = len(together) // 2  # one of them is to blame, and only that one fails
+                self._publish(together[:middle])
+                self._publish(together[middle:])
             return
         for each in together:
             each.future.set_result(published)
 
 
 def _forget(asked: _Asked) -> None:
-    asked.interchange = replace(asked.interchange, messages=(), failures=())
+    asked.publication = replace(asked.publication, messages=(), failures=())
 
 
-def _size(interchange: Interchange) -> int:
-    """The bytes of all its bodies; what is streamed is not held in memory."""
-    messages = [*interchange.messages, *(failure.message for failure in interchange.failures)]
-    return sum(len(part.body) for message in messages for part in message.parts if isinstance(part, Part))
+def _size(publication: Publication) -> int:
+    """The bytes of all its bodies, and of many contexts; what is streamed is not held in memory."""
+    messages = [*publication.messages, *(failure.message for failure in publication.failures)]
+    bodies = sum(len(part.body) for message in messages for part in message.parts if isinstance(part, Part))
+    return bodies + context_bytes(publication.messages)

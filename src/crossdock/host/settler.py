@@ -3,74 +3,52 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
-from functools import partial
+from dataclasses import replace
+from datetime import timedelta
 from queue import SimpleQueue
-from threading import Event
 from typing import assert_never
 
-from crossdock.errors import CrossdockError, TransientError
+from crossdock.errors import AnswerError, CrossdockError, TransientError
+from crossdock.host.environment import HostEnvironment
 from crossdock.host.outcome import Answer, Complete, Outcome, Postpone, Retry, Suspend
+from crossdock.host.publisher import Publisher
+from crossdock.host.token import waiting_in
 from crossdock.message.message import Message
-from crossdock.messagebox.agent import Agent
+from crossdock.message.publication import Publication, Settles
+from crossdock.messagebox import settle
 from crossdock.messagebox.rows import Reference
-from crossdock.receive.interchange import Interchange, Settled
+from crossdock.subscription.router import Subscription
 
-_BATCHES = 200
-_RECONNECT_SECONDS = 0.5
 _UNPUBLISHED = "What came of it could not be published before this process had to stop."
 
 logger = logging.getLogger(__name__)
 
 Delivered = tuple[Reference, Outcome]
-_Told = tuple[Reference, Outcome | None]
-
-
-@dataclass(slots=True)
-class _Settlement:
-    """What is to be recorded for one instance. `claims`: an answer may be lost, and then it is recorded again."""
-
-    completed: list[int] = field(default_factory=list)
-    retried: list[tuple[int, datetime, str]] = field(default_factory=list)
-    postponed: list[tuple[int, datetime, str]] = field(default_factory=list)
-    suspended: list[tuple[int, str]] = field(default_factory=list)
-    untried: list[int] = field(default_factory=list)
-    claims: dict[int, int] = field(default_factory=dict)
+Told = tuple[Reference, Outcome | None]
+_Batch = tuple[int, Sequence[Told], float]  # with when it was told, by our monotonic clock
 
 
 class Settler:
-    """`run` is for a thread of its own, until `end`. `settled` hears how many references are done with.
+    """`run` is for a thread of its own, until `end`."""
 
-    `publish` is done when what it was given is committed.
-    """
-
-    def __init__(
-        self,
-        agent: Agent,
-        host_id: int,
-        clock: Callable[[], datetime],
-        stopping: Event,
-        settled: Callable[[int], None],
-        publish: Callable[[Interchange], object],
-    ) -> None:
-        self._agent = agent
-        self._host_id = host_id
-        self._clock = clock
-        self._stopping = stopping
-        self._settled = settled
-        self._publish_now = publish
-        self._outcomes: SimpleQueue[tuple[int, Sequence[_Told]] | None] = SimpleQueue()
+    def __init__(self, host: HostEnvironment, publisher: Publisher) -> None:
+        self._host = host
+        self._agent = host.agent
+        self._host_id = host.host_id
+        self._stopping = host.stopping
+        self._publisher = publisher
+        self._outcomes: SimpleQueue[_Batch | None] = SimpleQueue()
 
     def put(self, instance: int, delivered: Sequence[Delivered]) -> None:
         """To be recorded soon."""
-        self._outcomes.put((instance, delivered))
+        self._outcomes.put((instance, delivered, time.monotonic()))
 
     def give_back(self, instance: int, references: Sequence[Reference]) -> None:
         """To go back to their queue soon: they have not been tried."""
-        self._outcomes.put((instance, [(reference, None) for reference in references]))
+        self._outcomes.put((instance, [(reference, None) for reference in references], time.monotonic()))
 
     def end(self) -> None:
         """There will be no more."""
@@ -78,27 +56,42 @@ class Settler:
 
     def run(self) -> None:
         while (outcomes := self._next()) is not None:
-            settlements: defaultdict[int, _Settlement] = defaultdict(_Settlement)
-            for instance, delivered in outcomes:
-                for reference, outcome in delivered:
-                    _add(settlements[instance], reference, outcome)
-            for instance, settlement in settlements.items():
-                self.persist(partial(self._record, instance, settlement))
-            self._settled(sum(len(delivered) for _, delivered in outcomes))
+            batches: defaultdict[int, list[_Batch]] = defaultdict(list)
+            for batch in outcomes:
+                batches[batch[0]].append(batch)
+            for instance, told in batches.items():
+                self._record(instance, told)
 
     def publish(self, instance: int, reference: Reference, outcome: Outcome) -> Outcome | None:
         """Publish what settles the reference by itself; gives what is left to be recorded, if anything."""
         match outcome:
             case Answer(messages, stops):
                 return self._publish(instance, reference, messages, delivered=True, stops=stops)
-            case Suspend(reason, stops, Message() as report):
-                if self._wanted(report):
-                    return self._publish(instance, reference, (report,), delivered=False, stops=stops)
-                return Suspend(reason, stops)
+            case Suspend(report=Message() as report):
+                if not (wanting := self._wanting(report)):
+                    return replace(outcome, report=None)
+                left = self._publish(instance, reference, (report,), delivered=False, stops=outcome.stops)
+                if left is None and not any(each.two_way for each in wanting):  # else one of them may still answer
+                    self.gave_up([reference])
+                return left
             case _:
                 return outcome
 
-    def persist(self, record: Callable[[], None]) -> bool:
+    def gave_up(self, references: Sequence[Reference]) -> None:
+        """These have failed for good, and that is committed: tell whoever waits for the answer of a two-way port."""
+        asked = [
+            (each.subscription_id, waiting) for each in references if (waiting := waiting_in(each.message.context))
+        ]
+        if not asked:
+            return
+        try:
+            known = self._agent.router().subscriptions
+            gone = [waiting for number, waiting in asked if number in known and known[number].two_way]
+            self._agent.queues.tell_given_up(gone)
+        except CrossdockError as error:
+            logger.debug("Who waits for a response is not told that there is none: %s", error)
+
+    def persist(self, record: Callable[[], object]) -> bool:
         """What was delivered must be recorded: keep trying while PostgreSQL is away, unless we have to stop."""
         while True:
             try:
@@ -108,15 +101,16 @@ class Settler:
                 if self._stopping.is_set():
                     logger.warning("An outcome is not recorded, so the message will be delivered again: %s", error)
                     return False
-                self._stopping.wait(_RECONNECT_SECONDS)
+                self._agent.outage.waits(error)
+                self._stopping.wait(self._host.limits.reconnect_seconds)
 
-    def _next(self) -> list[tuple[int, Sequence[_Told]]] | None:
+    def _next(self) -> list[_Batch] | None:
         """Wait for one, then take what is there; None when there will be no more."""
         first = self._outcomes.get()
         if first is None:
             return None
         found = [first]
-        while len(found) < _BATCHES and not self._outcomes.empty():
+        while len(found) < self._host.limits.settled_together and not self._outcomes.empty():
             following = self._outcomes.get()
             if following is None:
                 self._outcomes.put(None)
@@ -124,54 +118,84 @@ class Settler:
             found.append(following)
         return found
 
-    def _record(self, instance: int, settlement: _Settlement) -> None:
-        now, claims = self._clock(), settlement.claims
-        self._agent.complete(self._host_id, instance, settlement.completed, now=now)
-        self._agent.retry(self._host_id, instance, settlement.retried, now=now, claims=claims)
-        self._agent.postpone(self._host_id, instance, settlement.postponed, now=now, claims=claims)
-        self._agent.suspend(self._host_id, instance, settlement.suspended, now=now, claims=claims)
-        self._agent.give_back(self._host_id, instance, settlement.untried, claims=claims)
+    def settle_leased(self, instance: int, told: Sequence[Told], lease: Reference) -> None:
+        """Record it now, and give up the lease that this reference was claimed under."""
+        self._record(instance, [(instance, told, time.monotonic())], lease)
 
-    def _wanted(self, message: Message) -> bool:
-        """Whether anybody subscribes to it; if we cannot know now, nobody does."""
+    def _record(self, instance: int, batches: Sequence[_Batch], lease: Reference | None = None) -> None:
+        told = [(each, outcome, told_at) for _, delivered, told_at in batches for each, outcome in delivered]
+
+        def record() -> None:
+            self._agent.settle(instance, [_settlement(*each) for each in told], lease=lease)
+
         try:
-            return bool(self._agent.router().route(message.context.promoted))
+            if self.persist(record):
+                self.gave_up([reference for reference, outcome, _ in told if isinstance(outcome, Suspend)])
+        except Exception as error:
+            self._record_apart(instance, batches, error, lease)
+            return
+        self._host.in_hand.release(len(told))
+
+    def _record_apart(
+        self, instance: int, batches: Sequence[_Batch], error: Exception, lease: Reference | None
+    ) -> None:
+        """What the MessageBox refuses is found by halving; that one stays claimed, and is delivered again later."""
+        self._host.refused(error, "recording what came of a delivery")
+        each = [(number, [one], told_at) for number, delivered, told_at in batches for one in delivered]
+        if lease is not None or len(each) == 1:  # in an ordered service nothing may come before it
+            self._host.in_hand.release(len(each))
+            return
+        middle = len(each) // 2
+        self._record(instance, each[:middle])
+        self._record(instance, each[middle:])
+
+    def _wanting(self, message: Message) -> Sequence[Subscription]:
+        """Who subscribes to it and may be given it; if we cannot know now, nobody does."""
+        try:
+            wanting = self._agent.router().route(message.context.promoted)
+            return [each for each in wanting if message.context.labels <= each.labels]
         except Exception as error:
             logger.warning("Whether anybody wants an error report is not known: %s", error)
-            return False
+            return []
 
     def _publish(
         self, instance: int, reference: Reference, messages: tuple[Message, ...], *, delivered: bool, stops: bool
     ) -> Outcome | None:
-        settles = Settled(self._host_id, instance, reference.sequence, delivered)
-        interchange = Interchange(None, None, self._host_id, messages, settles=settles)
+        settles = Settles(self._host_id, instance, reference.sequence, delivered)
+        publication = Publication(self._host_id, messages, cause=settles)
         try:
-            if not self.persist(lambda: self._published(interchange)):
-                return Retry(self._clock(), _UNPUBLISHED)  # in a line nothing may come before it
+            if not self.persist(lambda: self._publisher.publish(publication)):
+                return Retry(timedelta(0), _UNPUBLISHED)  # in a subqueue nothing may come before it
         except CrossdockError as error:
-            return Suspend(f"What came of it cannot be published: {error}", stops)
+            return Suspend.because(AnswerError(f"What came of it cannot be published: {error}"), stops=stops)
         except Exception as error:
             logger.exception("What came of a delivery cannot be published")
-            return Suspend(f"What came of it cannot be published: {type(error).__name__}: {error}", stops)
+            told = f"{type(error).__name__}: {error}"
+            return Suspend.because(AnswerError(f"What came of it cannot be published: {told}"), stops=stops)
         return None
 
-    def _published(self, interchange: Interchange) -> None:
-        self._publish_now(interchange)
+
+def _until(due: float) -> timedelta:
+    """How long it is from now, by our monotonic clock."""
+    return timedelta(seconds=max(due - time.monotonic(), 0))
 
 
-def _add(settlement: _Settlement, reference: Reference, outcome: Outcome | None) -> None:
-    settlement.claims[reference.sequence] = reference.claim
+def _settlement(reference: Reference, outcome: Outcome | None, told_at: float) -> settle.Settlement:
+    """What is to be recorded of a delivery, None for one that was not tried.
+
+    `told_at` is a time by our monotonic clock: PostgreSQL may have been away since, and nothing waits longer for that.
+    """
     match outcome:
-        case None:
-            settlement.untried.append(reference.sequence)
         case Complete():
-            settlement.completed.append(reference.sequence)
-        case Retry(at, reason):
-            settlement.retried.append((reference.sequence, at, reason))
-        case Postpone(at, reason):
-            settlement.postponed.append((reference.sequence, at, reason))
-        case Suspend(reason):
-            settlement.suspended.append((reference.sequence, reason))
+            return settle.Complete(reference)
+        case None:
+            return settle.GiveBack(reference)
+        case Retry(after, reason):
+            return settle.Retry(reference, _until(told_at + after.total_seconds()), reason)
+        case Postpone(after, reason):
+            return settle.Retry(reference, _until(told_at + after.total_seconds()), reason, tried=False)
+        case Suspend(reason, stops, code=code):
+            return settle.Suspend(reference, reason, stops=stops, code=code)
         case Answer():
             raise AssertionError("an answer is published, not recorded")
         case _:

@@ -17,5 +17,5 @@ class Compact:
 
     def run_once(self) -> int:
         """Gives how many tables and indexes are smaller now."""
-        with self.agent.alone(NUMBER) as mine:
-            return len(self.agent.compact()) if mine else 0
+        with self.agent.cleanup.alone(NUMBER) as mine:
+            return len(self.agent.cleanup.compact()) if mine else 0

@@ -16,8 +16,8 @@ class FoldCounts:
     agent: Agent
 
     def run_once(self) -> int:
-        with self.agent.alone(NUMBER) as mine:
+        with self.agent.cleanup.alone(NUMBER) as mine:
             if mine:
-                self.agent.fold_counts()
-                self.agent.forget_removals()
+                self.agent.cleanup.fold_counts()
+                self.agent.cleanup.forget_removals()
             return int(mine)

@@ -15,4 +15,4 @@ class ReleaseDead:
 
     def run_once(self) -> int:
         """Gives how many references came free."""
-        return sum(self.agent.release_dead(host) for host in self.agent.hosts().values())
+        return sum(self.agent.queues.release_dead(host) for host in self.agent.configuration.hosts().values())

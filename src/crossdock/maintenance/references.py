@@ -18,10 +18,11 @@ class CleanReferences:
 
     def run_once(self) -> int:
         """Gives how many messages and parts were deleted; 0 if another process is at it."""
-        with self.agent.alone(NUMBER) as mine:
+        with self.agent.cleanup.alone(NUMBER) as mine:
             if not mine:
                 return 0
             return self._clean("message") + self._clean("part")
 
     def _clean(self, kind: Kind) -> int:
-        return self.agent.sum_log(kind, self.agent.swap_log(kind)) if self.agent.may_be_unreferenced(kind) else 0
+        cleanup = self.agent.cleanup
+        return cleanup.sum_log(kind, cleanup.swap_log(kind)) if cleanup.may_be_unreferenced(kind) else 0

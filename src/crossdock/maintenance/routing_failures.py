@@ -7,6 +7,7 @@ from dataclasses import asdict
 from crossdock.message.property import PropertyRegistry
 from crossdock.messagebox.agent import Agent
 from crossdock.subscription.nearest import Catalog
+from crossdock.subscription.router import Epoch
 
 _BATCH = 200
 
@@ -16,18 +17,18 @@ class ReportRoutingFailures:
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
-        self._epoch = -1
+        self._epoch: Epoch | None = None
         self._catalog: Catalog | None = None
 
     def run_once(self) -> int:
         """Gives how many messages were reported on."""
-        failures = self._agent.unreported(limit=_BATCH)
+        failures = self._agent.suspended.unreported(limit=_BATCH)
         if not failures:
             return 0
         catalog = self._current_catalog()
-        self._agent.report_failures(
+        self._agent.suspended.report_failures(
             {
-                message: [asdict(miss) for miss in catalog.nearest_misses(context.promoted)]
+                message: [] if context is None else [asdict(miss) for miss in catalog.nearest_misses(context.promoted)]
                 for message, context in failures
             }
         )
@@ -38,7 +39,7 @@ class ReportRoutingFailures:
         if self._catalog is None or router.epoch != self._epoch:
             names = {number: each.service for number, each in router.subscriptions.items()}
             filters = [(names[number], filter_) for number, filter_ in self._agent.filters().items() if number in names]
-            types = PropertyRegistry(self._agent.properties())
+            types = PropertyRegistry(self._agent.configuration.properties())
             self._catalog = Catalog(filters, types, case_sensitive=router.case_sensitive)
             self._epoch = router.epoch
         return self._catalog

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from threading import Event, Thread
 from typing import Protocol
 
-from crossdock.errors import CrossdockError
+from crossdock.errors import CrossdockError, OutageError
 from crossdock.maintenance.compaction import Compact
 from crossdock.maintenance.counts import FoldCounts
 from crossdock.maintenance.dead_processes import ReleaseDead
@@ -43,10 +43,11 @@ def all_jobs(agent: Agent, *, purge_suspended_after: timedelta | None = None) ->
 
 
 class Schedule:
-    """Between `start` and `stop`. A job that fails is tried again when it is due."""
+    """Between `start` and `stop`. A job that fails is tried again when it is due; `waits` hears of an outage."""
 
-    def __init__(self, jobs: Mapping[Job, float]) -> None:
+    def __init__(self, jobs: Mapping[Job, float], waits: Callable[[OutageError], None] | None = None) -> None:
         self._jobs = jobs
+        self._waits = waits
         self._stopping = Event()
         self._thread = Thread(target=self._run, name="maintenance", daemon=True)
 
@@ -62,16 +63,19 @@ class Schedule:
         due = {job: time.monotonic() + seconds for job, seconds in self._jobs.items()}
         while not self._stopping.wait(max(0.0, min(due.values()) - time.monotonic())):
             job = min(due, key=lambda each: due[each])
-            run(job)
+            run(job, self._waits)
             due[job] = time.monotonic() + self._jobs[job]
 
 
-def run(job: Job) -> int:
+def run(job: Job, waits: Callable[[OutageError], None] | None = None) -> int:
     """Once; what goes wrong is said, and the next run may do better."""
     try:
         return job.run_once()
     except CrossdockError as error:
-        logger.warning("Maintenance job %s waits: %s", type(job).__name__, error)
+        if waits is not None and isinstance(error, OutageError):
+            waits(error)
+        else:
+            logger.warning("Maintenance job %s waits: %s", type(job).__name__, error)
     except Exception:
         logger.exception("Maintenance job %s failed", type(job).__name__)
     return 0

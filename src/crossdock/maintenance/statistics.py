@@ -18,16 +18,21 @@ class ReportStatistics:
 
     def run_once(self) -> int:
         """Gives the number of messages in the spool."""
-        spool = self.agent.spool_statistics()
+        spool = self.agent.cleanup.spool_statistics()
         logger.info(
             "Spool: %d messages of %d bytes, the oldest of %s; database %d bytes",
-            spool["messages"],
-            spool["bytes"],
-            spool["oldest"],
-            spool["database_bytes"],
+            spool.messages,
+            spool.bytes,
+            spool.oldest,
+            spool.database_bytes,
         )
-        for host in self.agent.list_hosts():
+        for host in self.agent.configuration.list_hosts():
             logger.info(
-                "Host %s: %s", host["name"], {key: host[key] for key in ("ready", "waiting", "suspended", "oldest")}
+                "Host %s: %d ready, %d waiting, %d suspended, the oldest of %s",
+                host.name,
+                host.ready,
+                host.waiting,
+                host.suspended,
+                host.oldest,
             )
-        return int(spool["messages"])
+        return spool.messages

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from crossdock.messagebox.agent import Agent
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,13 +14,12 @@ class PurgeSuspended:
 
     agent: Agent
     after: timedelta | None
-    clock: Callable[[], datetime] = _now
 
     def run_once(self) -> int:
         """Gives how many references were ended."""
         if self.after is None:
             return 0
         ended = 0
-        while count := self.agent.purge_suspended(before=self.clock() - self.after):
+        while count := self.agent.suspended.purge(age=self.after):
             ended += count
         return ended

@@ -1,1 +1,1 @@
-"""What travels: read `message.py` first, then `context.py` and `property.py`; `run.py` is for very many at once."""
+"""What travels: read `message.py` first, then `context.py` and `property.py`; `columns.py` is for very many at once."""

@@ -8,12 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from types import NoneType
-from typing import Any
+from typing import Any, TypeGuard
 
 import msgspec
 
-from crossdock.errors import PromotionError
+from crossdock.errors import ContextError, PromotionError
 from crossdock.message.property import PropertyType, Value, format_value, parse_value, type_of
+
+# The longest text that is only written, in characters; a promoted one is shorter (`text_limit` of the settings).
+WRITTEN_TEXT_LIMIT = 64 * 1024
+# Of one context as it is stored. A claim reads up to 500 of them at once.
+CONTEXT_LIMIT_BYTES = 1024 * 1024
+PROPERTIES_LIMIT = 1_000
 
 _to_json = msgspec.json.Encoder().encode
 _to_lines = msgspec.json.Encoder().encode_lines
@@ -42,15 +48,33 @@ class Context(msgspec.Struct, frozen=True):
         return self.promoted.get(name, self.written.get(name))
 
     def to_json(self) -> bytes:
+        """As it is stored. Raises ContextError if that is more than the MessageBox keeps."""
         kept: dict[str, object] = {"promoted": _encode(self.promoted), "written": _encode(self.written)}
         if self.labels:
             kept["labels"] = sorted(self.labels)
-        return _to_json(kept)
+        stored = _to_json(kept)
+        if len(stored) > CONTEXT_LIMIT_BYTES or len(self.promoted) + len(self.written) > PROPERTIES_LIMIT:
+            raise self._too_large(len(stored))
+        return stored
+
+    def _too_large(self, size: int) -> ContextError:
+        count = len(self.promoted) + len(self.written)
+        if count > PROPERTIES_LIMIT:
+            return ContextError(f"its context has {count:,} properties, and {PROPERTIES_LIMIT:,} is the most")
+        texts = {name: len(value) for name, value in [*self.promoted.items(), *self.written.items()] if _is_text(value)}
+        largest = max(texts, key=lambda name: texts[name], default=None)
+        named = "" if largest is None else f"; the longest is {largest!r} with {texts[largest]:,} characters"
+        return ContextError(f"its context has {size:,} bytes, and {CONTEXT_LIMIT_BYTES:,} is the most{named}")
 
     @classmethod
     def from_json(cls, document: bytes | str) -> Context:
-        kept = msgspec.json.decode(document)
-        return cls(_decode(kept["promoted"]), _decode(kept["written"]), frozenset(kept.get("labels", ())))
+        """What was stored. Raises ContextError if that is no context: whoever may write to the MessageBox wrote it."""
+        try:
+            kept = msgspec.json.decode(document)
+            labels = _decode_labels(kept["labels"]) if "labels" in kept else frozenset()
+            return cls(_decode(kept["promoted"]), _decode(kept["written"]), labels)
+        except Exception as error:  # there are many ways to be no context
+            raise ContextError(f"its context cannot be read ({type(error).__name__})") from error
 
 
 def members(values: Mapping[str, Value]) -> bytes:
@@ -68,6 +92,10 @@ def encoded_values(values: Sequence[Value | None]) -> list[bytes]:
     elif kinds - {str}:
         kept = [None if value is None else _encode_typed(value) for value in values]
     return _to_lines(kept).split(b"\n")[:-1]  # JSON holds no line end
+
+
+def _is_text(value: Value) -> TypeGuard[str]:
+    return value.__class__ is str
 
 
 def _without(values: Mapping[str, Value], name: str) -> Mapping[str, Value]:
@@ -89,8 +117,16 @@ def _decode(kept: Mapping[str, Any]) -> Mapping[str, Value]:
     return {**kept, **typed} if typed else kept
 
 
+def _decode_labels(kept: object) -> frozenset[str]:
+    if not isinstance(kept, list) or not all(isinstance(label, str) for label in kept):
+        raise TypeError("labels are a list of texts")
+    return frozenset(kept)
+
+
 def _decode_typed(kept: Mapping[str, str]) -> Value:
     ((type_, text),) = kept.items()
+    if text.__class__ is not str:
+        raise TypeError("a value is kept as text")
     if len(text) <= _SURELY_FITS and (read := _READ.get(type_)) is not None:
         try:
             return read(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from secrets import randbits
 from typing import BinaryIO, NewType
 from uuid import UUID
 
@@ -12,8 +13,9 @@ from crossdock.message.context import Context
 
 MessageId = NewType("MessageId", UUID)
 
+POSITIONS = 2**36
 POSITION_LOW_BITS = 24
-BOX_BITS = 38
+RANDOM_BITS = 38
 _CHUNK_BYTES = 1024 * 1024
 
 
@@ -41,11 +43,12 @@ class StreamedPart(Struct, frozen=True):
 
 
 class Message(Struct, frozen=True):
-    """What a subscriber gets. The first part is the body."""
+    """What a subscriber gets. The first part is the body. Where a send pipeline has made it, `origin` is what from."""
 
     id: MessageId
     context: Context
     parts: tuple[Part | StreamedPart, ...]
+    origin: Message | None = None
 
     @property
     def body(self) -> bytes:
@@ -53,15 +56,25 @@ class Message(Struct, frozen=True):
         return b"".join(self.parts[0].chunks())
 
 
-def message_id(box: int, sequence: int, position: int) -> MessageId:
-    """The id of the message at `position` in the source with this ledger `sequence`, in the MessageBox `box`.
+def random_bits() -> int:
+    """What tells ids apart that have the same sequence and position, drawn in this process.
 
-    A UUID of version 8: 48 bits of sequence, 36 of position, 38 of the box. It is the same however often the source is
-    read again, ordered as the ledger is, and different in every MessageBox.
+    Not by the database: a copy of it may go on from the same state as the original, and nothing inside differs.
     """
+    return randbits(RANDOM_BITS)
+
+
+def message_id(bits: int, sequence: int, position: int) -> MessageId:
+    """The id of the message at `position` in the source with this ledger `sequence` and these random bits.
+
+    A UUID of version 8: 48 bits of sequence, 36 of position, 38 random ones. It is the same however often the source is
+    read again, ordered as the ledger is, and different in every MessageBox and every copy of one.
+    """
+    if position >= POSITIONS:
+        raise OverflowError(f"an id cannot hold the position {position:,}")
     value = sequence << 80
     value |= 8 << 76
     value |= (position >> POSITION_LOW_BITS) << 64
     value |= 0b10 << 62
-    value |= (position & ((1 << POSITION_LOW_BITS) - 1)) << BOX_BITS
-    return MessageId(UUID(int=value | box))
+    value |= (position & ((1 << POSITION_LOW_BITS) - 1)) << RANDOM_BITS
+    return MessageId(UUID(int=value | bits))

@@ -6,6 +6,7 @@ Values are always taken from their text, so `999.9999999999999991` is that decim
 from __future__ import annotations
 
 import re
+import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -41,6 +42,7 @@ _TYPES: Mapping[type, PropertyType] = {
 DECIMAL_DIGITS_BEFORE_POINT = 20
 DECIMAL_DIGITS_AFTER_POINT = 18
 
+NAME_LIMIT = 200  # so that PostgreSQL can index it
 _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,4})?")
@@ -268,6 +270,8 @@ class PropertyRegistry:
         """Add a property. The same declaration twice is fine; another type or another case is refused."""
         if not _NAME.fullmatch(name):
             raise PropertyError(f"Property {name!r} has no usable name: letters, digits, _ and dots between parts")
+        if len(name) > NAME_LIMIT:
+            raise PropertyError(f"Property {reprlib.repr(name)} has a name of more than {NAME_LIMIT} characters")
         if name.lower() in _SYSTEM_NAMES:
             raise PropertyError(f"Property {name!r} would hide the system property of that name; choose another name")
         other = self._by_folded.get(name.lower())

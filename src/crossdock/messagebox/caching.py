@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import psycopg
 
-from crossdock.errors import TransientError
 from crossdock.messagebox.lifeline import EPOCH_CHANNEL
+from crossdock.messagebox.outage import outage
 
 
 class EpochWatch:
@@ -26,9 +26,11 @@ class EpochWatch:
                 self._connection.execute(f"LISTEN {EPOCH_CHANNEL}")
                 return  # it may have changed before we listened
             list(self._connection.notifies(timeout=self._interval, stop_after=1))
-        except psycopg.OperationalError as error:
+        except psycopg.Error as error:
             self.close()
-            raise TransientError(f"The MessageBox cannot be reached: {error}") from error
+            if (problem := outage(error)) is None:
+                raise
+            raise problem from error
 
     def close(self) -> None:
         if self._connection is not None and not self._connection.closed:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import psycopg
 
 from crossdock.messagebox.database import Database
+from crossdock.messagebox.overview import SpoolOverview
 from crossdock.messagebox.statement import log_statement, statement
 
 _CLEANUP_LOCK = 0x0C05_5D10
@@ -26,31 +27,32 @@ _SUMMING = {"work_mem": "64MB", "enable_material": "off", "enable_seqscan": "on"
 Kind = Literal["message", "part"]
 
 
-class Cleanup(Database):
-    """The agent's verbs for maintenance."""
+class Cleanup:
+    """`agent.cleanup`: the verbs for maintenance."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
     def may_be_unreferenced(self, kind: Kind) -> bool:
         """Whether summing the logs could free anything."""
-        with self._connection() as connection:
+        with self._database.connection() as connection:
             row = connection.execute(log_statement("may_be_unreferenced", kind, 1)).fetchone()
         return row is not None and bool(row[0])
 
     def swap_log(self, kind: Kind) -> int:
         """Let everybody write to the other log from now on; gives the number of the closed one."""
-        column = psycopg.sql.Identifier(kind)
-        swap = psycopg.sql.SQL("UPDATE reference_log SET {0} = 3 - {0} RETURNING 3 - {0}").format(column)
-        with self._connection() as connection:
-            row = connection.execute(swap).fetchone()
+        with self._database.connection() as connection:
+            row = connection.execute(log_statement("swap_log", kind, 1)).fetchone()
         assert row is not None
         return int(row[0])
 
     def sum_log(self, kind: Kind, log: int) -> int:
         """Add a closed log into the totals and delete what nobody references; gives how many messages or parts."""
-        with self._connection() as connection:
-            connection.execute("CREATE TEMPORARY TABLE IF NOT EXISTS unreferenced (id uuid) ON COMMIT DELETE ROWS")
+        with self._database.connection() as connection:
+            connection.execute(statement("create_unreferenced"))
             with connection.transaction():
                 for name, value in _SUMMING.items():
-                    connection.execute("SELECT set_config(%s, %s, true)", [name, value])
+                    connection.execute(statement("set_for_transaction"), {"name": name, "value": value})
                 # Planned for the rows that are there now: a plan that was kept may be for hardly any.
                 run = partial(connection.execute, prepare=False)
                 if _locked(connection, log_statement("lock_log", kind, log)):
@@ -64,51 +66,52 @@ class Cleanup(Database):
 
     def fold_counts(self) -> None:
         """Add up publications whose source is forgotten, and deliveries; only sums stay."""
-        with self._connection() as connection, connection.transaction():
+        with self._database.connection() as connection, connection.transaction():
             connection.execute(statement("fold_publications"))
             connection.execute(statement("fold_deliveries"))
 
     def forget_removals(self) -> None:
         """Forget subscriptions that were removed long ago."""
-        self._run("forget_removals", {"kept": _KEPT_REMOVALS})
+        self._database.run("forget_removals", {"kept": _KEPT_REMOVALS})
 
     def compact(self) -> list[str]:
         """Make tables and indexes small again that are large over few rows; gives their names. Skips what is in use."""
         large = {"bytes": _BLOATED_BYTES, "rows": _FEW_ROWS}
-        tables = [name for name, size in self._rows("list_hollow", large) if self._vacuum(name) < size]
-        return tables + [name for (name,) in self._rows("list_bloated", large) if self._reindex(name)]
+        tables = [name for name, size in self._database.rows("list_hollow", large) if self._vacuum(name) < size]
+        return tables + [name for (name,) in self._database.rows("list_bloated", large) if self._reindex(name)]
 
     def _vacuum(self, table: str) -> int:
         """Gives how many bytes it has afterwards."""
         # By itself PostgreSQL leaves a few dead rows in their place, and the table as large as it is.
         vacuum = psycopg.sql.SQL("VACUUM (INDEX_CLEANUP on, SKIP_LOCKED) {}").format(psycopg.sql.Identifier(table))
-        with self._connection() as connection:
+        with self._database.connection() as connection:
             connection.execute(vacuum)
-            row = connection.execute("SELECT pg_relation_size(%s::regclass)", [table]).fetchone()
+            row = connection.execute(statement("table_size"), {"name": table}).fetchone()
         assert row is not None
         return int(row[0])
 
     def _reindex(self, index: str) -> bool:
-        with self._connection() as connection, connection.transaction():
+        with self._database.connection() as connection, connection.transaction():
             rebuild = psycopg.sql.SQL("REINDEX INDEX {}").format(psycopg.sql.Identifier(index))
             return _locked(connection, rebuild)
 
-    def spool_statistics(self) -> dict[str, Any]:
+    def spool_statistics(self) -> SpoolOverview:
         """How much is stored: messages, bytes, the oldest, and the size of the database."""
-        [row] = self._dictionaries("spool_statistics")
+        [row] = self._database.listed("spool_statistics", SpoolOverview)
         return row
 
     @contextmanager
     def alone(self, job: int) -> Iterator[bool]:
         """Whether this process may run the job of this number now; only one may, until it is done or dies."""
-        with self._connection() as connection:
-            row = connection.execute("SELECT pg_try_advisory_lock(%s, %s)", [_CLEANUP_LOCK, job]).fetchone()
+        with self._database.connection() as connection:
+            job_lock = {"lock": _CLEANUP_LOCK, "job": job}
+            row = connection.execute(statement("take_job"), job_lock).fetchone()
             mine = row is not None and bool(row[0])
             try:
                 yield mine
             finally:
                 if mine and not connection.closed:
-                    connection.execute("SELECT pg_advisory_unlock(%s, %s)", [_CLEANUP_LOCK, job])
+                    connection.execute(statement("end_job"), job_lock)
 
 
 def _locked(connection: psycopg.Connection, command: Any) -> bool:

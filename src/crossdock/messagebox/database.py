@@ -1,24 +1,32 @@
-"""Connections to PostgreSQL, and how statements are run. The verbs stand on this; nobody else uses it."""
+"""Connections to PostgreSQL, and how statements are run. The parts of the agent stand on this; nobody else uses it."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, TypeVar
 
 import psycopg
-from psycopg.rows import dict_row
-from psycopg_pool import ConnectionPool, PoolTimeout
+from psycopg.rows import kwargs_row
+from psycopg_pool import ConnectionPool
 
-from crossdock.errors import TransientError, UnavailableError
+from crossdock.errors import UnavailableError
+from crossdock.messagebox.conninfo import checked
+from crossdock.messagebox.history import History
 from crossdock.messagebox.migrate import SCHEMA
+from crossdock.messagebox.outage import Outage, outage
+from crossdock.messagebox.server_troubles import server_troubles
 from crossdock.messagebox.statement import host_statement, statement
 
 _SESSION = {
     # Publishing re-reads the epoch as its last step, and must see what others have committed since it began.
     "default_transaction_isolation": "read committed",
     "idle_in_transaction_session_timeout": "60s",
+    # Maintenance may take long, whoever publishes may have to wait for a deployment, and a lifeline is quiet for long.
+    "statement_timeout": "0",
+    "lock_timeout": "0",
+    "idle_session_timeout": "0",
     "tcp_keepalives_idle": "30",
     "tcp_keepalives_interval": "10",
     "tcp_keepalives_count": "3",
@@ -33,9 +41,12 @@ _SESSION = {
 # And a claim need not be on disk before its messages are delivered: whatever settles them is written after it, and one
 # that a crash of the server undoes was never made.
 _CLAIMING = {"enable_sort": "off", "synchronous_commit": "off"}
-_AWAY = (psycopg.OperationalError, psycopg.InterfaceError, psycopg.errors.IdleInTransactionSessionTimeout)
 _CHECK_SECONDS = 0.5
 _NOT_CREATED = "The MessageBox has not been created yet. Create it with: crossdock run APP"
+
+
+_NOTHING: Mapping[str, Any] = {}
+_Row = TypeVar("_Row")
 
 
 class _Connection(psycopg.Connection):
@@ -48,61 +59,105 @@ class Database:
     """Opens connections when they are needed. It reconnects by itself; what fails meanwhile is a TransientError."""
 
     def __init__(self, database: str, *, connections: int) -> None:
-        self.database = database
-        self._pool = _pool(database, connections, _configure)
-        self._claiming_pool = _pool(database, connections, _configure_claiming)
+        self.address = checked(database)
+        self.times_elsewhere = 0
+        self.outage = Outage()
+        self.history = History(self._begin_anew)
+        self._memories: list[Callable[[], None]] = []
+        self._pool = _pool(database, connections, self._configure)
+        self._claiming_pool = _pool(database, connections, self._configure_claiming)
 
     def close(self) -> None:
         self._pool.close()
         self._claiming_pool.close()
 
-    def _connect(self) -> psycopg.Connection:
+    def troubles(self) -> list[str]:
+        """What is wrong with the way to the server or with its settings, one sentence each."""
+        with translated():
+            return server_troubles(lambda: psycopg.connect(self.address, autocommit=True))
+
+    def connect(self) -> psycopg.Connection:
         """A connection of one's own, outside the pool."""
-        connection = psycopg.connect(self.database, autocommit=True)
-        _configure(connection)
+        connection = psycopg.connect(self.address, autocommit=True)
+        try:
+            self._configure(connection)
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
-    @contextmanager
-    def _connection(self) -> Iterator[psycopg.Connection]:
+    def connect_claiming(self) -> psycopg.Connection:
+        """The same, for statements that read a queue or the ledger in its order."""
+        connection = self.connect()
+        _set(connection, _CLAIMING)
+        return connection
+
+    def _configure(self, connection: psycopg.Connection) -> None:
+        _configure(connection)
+        self.history.meet(connection)
+
+    def _configure_claiming(self, connection: psycopg.Connection) -> None:
+        self._configure(connection)
+        _set(connection, _CLAIMING)
+
+    def remember(self, forget: Callable[[], None]) -> None:
+        """Whoever keeps something of the MessageBox in memory says how to forget it, for when it is another one."""
+        self._memories.append(forget)
+
+    def _begin_anew(self) -> None:
+        """The MessageBox is not what it was."""
+        self.times_elsewhere += 1
+        for forget in self._memories:
+            forget()
+
+    def connection(self) -> AbstractContextManager[psycopg.Connection]:
         """Each statement commits by itself, except inside `connection.transaction()`."""
-        with _translated(), self._pool.connection() as connection:
-            yield connection
+        return self._using(self._pool)
 
     @contextmanager
-    def _claiming(self) -> Iterator[psycopg.Connection]:
-        """The same, for statements that read a queue in its order."""
-        with _translated(), self._claiming_pool.connection() as connection:
-            yield connection
+    def _using(self, pool: ConnectionPool[_Connection]) -> Iterator[psycopg.Connection]:
+        with translated(), pool.connection() as connection:
+            try:
+                yield connection
+            except psycopg.errors.ReadOnlySqlTransaction:
+                connection.close()  # after a failover the server that takes writes is another
+                raise
+        self.outage.worked()
 
-    def _claiming_rows(self, verb: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-        with self._claiming() as connection:
+    def claiming(self) -> AbstractContextManager[psycopg.Connection]:
+        """The same, for statements that read a queue in its order."""
+        return self._using(self._claiming_pool)
+
+    def claiming_rows(self, verb: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        with self.claiming() as connection:
             return connection.execute(host_statement(verb, parameters["host"]), parameters, binary=True).fetchall()
 
-    def _rows(self, verb: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-        with self._connection() as connection:
+    def rows(self, verb: str, parameters: Mapping[str, Any] = _NOTHING) -> list[tuple[Any, ...]]:
+        with self.connection() as connection:
             return connection.execute(statement(verb), parameters, binary=True).fetchall()
 
-    def _run(self, verb: str, parameters: Mapping[str, Any]) -> None:
-        with self._connection() as connection:
+    def run(self, verb: str, parameters: Mapping[str, Any]) -> None:
+        with self.connection() as connection:
             connection.execute(statement(verb), parameters)
 
-    def _host_run(self, verb: str, parameters: Mapping[str, Any]) -> None:
-        with self._connection() as connection:
+    def host_run(self, verb: str, parameters: Mapping[str, Any]) -> None:
+        with self.connection() as connection:
             connection.execute(host_statement(verb, parameters["host"]), parameters)
 
-    def _dictionaries(self, verb: str, parameters: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
-        with self._connection() as connection, connection.cursor(row_factory=dict_row) as cursor:
+    def listed(self, verb: str, make: Callable[..., _Row], parameters: Mapping[str, Any] | None = None) -> list[_Row]:
+        """A value for each row of the statement, made with its columns as keywords."""
+        with self.connection() as connection, connection.cursor(row_factory=kwargs_row(make)) as cursor:
             return cursor.execute(statement(verb), parameters).fetchall()
 
-    def _query(self, query: str) -> list[tuple[Any, ...]]:
-        with self._connection() as connection:
-            return connection.execute(query).fetchall()
-
-    def _value(self, query: str) -> Any:
-        [row] = self._query(query) or [(None,)]
-        if row[0] is None:
+    def row(self, verb: str, parameters: Mapping[str, Any] = _NOTHING) -> tuple[Any, ...]:
+        """The one row that there is as soon as there is a MessageBox."""
+        rows = self.rows(verb, parameters)
+        if not rows or rows[0][0] is None:
             raise UnavailableError(_NOT_CREATED)
-        return row[0]
+        return rows[0]
+
+    def value(self, verb: str, parameters: Mapping[str, Any] = _NOTHING) -> Any:
+        return self.row(verb, parameters)[0]
 
 
 def _pool(
@@ -133,26 +188,29 @@ def _check(connection: psycopg.Connection) -> None:
 
 def _configure(connection: psycopg.Connection) -> None:
     """Our schema, and time-outs after which the server gives up on a client that vanished."""
-    for name, value in {**_SESSION, "search_path": SCHEMA}.items():
-        connection.execute("SELECT set_config(%s, %s, false)", [name, value])
+    newer = {"transaction_timeout": "0"} if connection.info.server_version >= 170000 else {}
+    _set(connection, {**_SESSION, **newer, "search_path": SCHEMA})
 
 
-def _configure_claiming(connection: psycopg.Connection) -> None:
-    _configure(connection)
-    for name, value in _CLAIMING.items():
-        connection.execute("SELECT set_config(%s, %s, false)", [name, value])
+def _set(connection: psycopg.Connection, settings: Mapping[str, str]) -> None:
+    connection.execute(
+        "SELECT set_config(name, value, false) FROM unnest(%s::text[], %s::text[]) AS setting (name, value)",
+        [list(settings), list(settings.values())],
+    )
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
-    """What fails because PostgreSQL is away, restarting or untangling a deadlock may work later."""
+def translated() -> Iterator[None]:
+    """What fails because PostgreSQL is away, restarting, out of disk or untangling a deadlock may work later."""
     try:
         yield
-    except (*_AWAY, PoolTimeout) as error:
-        raise TransientError(f"The MessageBox cannot be reached: {one_line(error)}") from error
     except psycopg.errors.UndefinedTable as error:
         raise UnavailableError(_NOT_CREATED) from error
-
-
-def one_line(error: Exception) -> str:
-    return " ".join(str(error).split())
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise UnavailableError(
+            f"The database user may not do this: {error.diag.message_primary}. Use the one that owns the MessageBox."
+        ) from error
+    except psycopg.Error as error:
+        if (problem := outage(error)) is not None:
+            raise problem from error
+        raise

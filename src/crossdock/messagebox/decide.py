@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 import psycopg
 
+from crossdock.errors import LabelError, SecondAnswerError, TerminalError, UnreachableError, UnroutedError
 from crossdock.message.message import Message
+from crossdock.message.publication import Publication
 from crossdock.messagebox.batch import Batch
-from crossdock.messagebox.copy import Column, copy_columns, copy_tuples
 from crossdock.messagebox.statement import statement
-from crossdock.receive.interchange import Interchange
 from crossdock.subscription.correlation import correlation_hash
 from crossdock.subscription.router import Int64s, Router, Subscription
 
@@ -59,7 +59,7 @@ class Decision:
     subscriptions: Int64s
     instances: list[tuple[int, InstanceMatch]] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
-    refused: dict[int, str] = field(default_factory=dict)
+    refused: dict[int, TerminalError] = field(default_factory=dict)
 
     def counts(self, messages: int) -> Int64s:
         """How many references each message gets."""
@@ -68,7 +68,22 @@ class Decision:
             counts[position] += 1
         return counts.astype(np.int64)
 
-    def why_unrouted(self, position: int, message: Message) -> str:
+    @property
+    def started(self) -> npt.NDArray[np.bool_]:
+        """Which of the references go to a queue; the others are suspended, because their service is stopped."""
+        table = self.router.table
+        return table.started[table.rows(self.subscriptions)]
+
+    def held(self, messages: int) -> Int64s:
+        """How many references of each message are suspended because their service is stopped."""
+        return np.bincount(self.positions[~self.started], minlength=messages)
+
+    def reasons(self, messages: Batch, counts: Int64s) -> dict[int, TerminalError]:
+        """Why messages get no reference, by their position."""
+        missed = np.flatnonzero(counts == 0).tolist()
+        return {position: self.why_unrouted(position, messages[position]) for position in missed}
+
+    def why_unrouted(self, position: int, message: Message) -> TerminalError:
         """The reason to show for a message that gets no reference."""
         if position in self.refused:
             return self.refused[position]
@@ -76,10 +91,10 @@ class Decision:
         if lacking:
             names = ", ".join(sorted({refusal.service for refusal in lacking}))
             labels = ", ".join(sorted({label for refusal in lacking for label in refusal.missing}))
-            return f"No subscription matches: {names} would, but the host lacks the label {labels}."
+            return LabelError(f"No subscription matches: {names} would, but the host lacks the label {labels}.")
         kind = message.context.get("BTS.MessageType")
         subject = f"nobody wants this message of type {kind!r}." if kind else "the message has no type."
-        return f"No subscription matches: {subject}"
+        return UnroutedError(f"No subscription matches: {subject}")
 
     def only(self, kept: npt.NDArray[np.bool_]) -> Decision:
         """The decision about the messages that are kept, by their new positions."""
@@ -107,9 +122,14 @@ def decide(router: Router, messages: Batch) -> Decision:
     return decision
 
 
-def find_instances(connection: psycopg.Connection, decision: Decision, messages: Batch) -> None:
-    """Add the running instances that wait for these messages, and lock their subscriptions until the commit."""
-    if sought := correlation_hashes(decision.router, messages):
+def find_instances(
+    connection: psycopg.Connection, decision: Decision, messages: Batch, sought: Mapping[UUID, Sequence[int]]
+) -> None:
+    """Add the running instances that wait for these messages, and lock their subscriptions until the commit.
+
+    `sought`: by what they may wait, as `correlation_hashes` gives it.
+    """
+    if sought:
         for hash_, *row in connection.execute(statement("find_instances"), {"hash": list(sought)}):
             match = InstanceMatch(*row)
             for position in (each for each in sought[hash_] if each not in decision.refused):
@@ -140,7 +160,8 @@ def refuse_second_answers(decision: Decision, messages: Batch) -> None:
         answering = [each.service for number in mine if (each := decision.router.subscriptions[number]).two_way]
         if len(answering) > 1:
             names = ", ".join(answering)
-            decision.refused[position] = f"The request matches more than one two-way subscriber: {names}."
+            reason = f"The request matches more than one two-way subscriber: {names}."
+            decision.refused[position] = SecondAnswerError(reason)
     _drop(decision, lambda position, _: position in decision.refused)
     decision.instances = [each for each in decision.instances if each[0] not in decision.refused]
 
@@ -157,7 +178,7 @@ def _refuse_unreachable(decision: Decision, messages: Batch) -> None:
             mine = decision.subscriptions[begin:end].tolist()
             reached = {decision.router.subscriptions[number].address for number in mine}
             if str(address).rstrip().lower() not in reached:
-                decision.refused[position] = f"The {what} that {name} names is not enlisted."
+                decision.refused[position] = UnreachableError(f"The {what} that {name} names is not enlisted.")
     if decision.refused:
         _drop(decision, lambda position, _: position in decision.refused)
 
@@ -191,92 +212,14 @@ def _drop(decision: Decision, condition: Any) -> None:
     decision.positions, decision.subscriptions = decision.positions[kept], decision.subscriptions[kept]
 
 
-def give(connection: psycopg.Connection, decision: Decision, ids: npt.NDArray[Any]) -> Mapping[int, int]:
-    """Write the references: queued where the service is started, suspended where it is stopped. Queued ones by host."""
-    table = decision.router.table
-    rows = table.rows(decision.subscriptions)
-    started = table.started[rows]
-    queued = rows[started]
-    columns: list[Column] = [
-        ("int2", table.host_id[queued]),
-        ("int4", table.line[queued]),
-        ("int2", table.priority[queued]),
-        ("uuid", ids[decision.positions[started]]),
-        ("int8", table.id[queued]),
-        ("int4", table.service_id[queued]),
-    ]
-    copy_columns(
-        connection,
-        "COPY queue (host_id, line, priority, message_id, subscription_id, service_id) FROM STDIN (FORMAT BINARY)",
-        columns,
-    )
-    _give_stopped(connection, decision, decision.positions[~started], decision.subscriptions[~started], ids)
-    _give_instances(connection, decision, ids)
-    _record_refusals(connection, decision, ids)
-    hosts, counts = np.unique(table.host_id[queued], return_counts=True)
-    found = dict(zip(hosts.tolist(), counts.tolist(), strict=True))
-    for _, match in decision.instances:
-        found[match.host_id] = found.get(match.host_id, 0) + 1
-    return found
-
-
-def _give_stopped(
-    connection: psycopg.Connection, decision: Decision, positions: Int64s, numbers: Int64s, ids: npt.NDArray[Any]
-) -> None:
-    rows = []
-    for position, number in zip(positions.tolist(), numbers.tolist(), strict=True):
-        each = decision.router.subscriptions[number]
-        reason = f"Send port {each.service!r} is stopped."
-        rows.append((each.host_id, "stopped", _uuid(ids[position]), each.id, each.service_id, each.priority, reason))
-    copy_tuples(
-        connection,
-        "COPY suspended (host_id, kind, message_id, subscription_id, service_id, priority, reason)"
-        " FROM STDIN (FORMAT BINARY)",
-        ("int2", "text", "uuid", "int8", "int4", "int2", "text"),
-        rows,
-    )
-
-
-def _give_instances(connection: psycopg.Connection, decision: Decision, ids: npt.NDArray[Any]) -> None:
-    rows: list[tuple[object, ...]] = [
-        (match.host_id, -(match.bound_to or 0), match.priority, _uuid(ids[position]), match.subscription_id,
-         match.service_id, match.instance_id)
-        for position, match in decision.instances
-    ]  # fmt: skip
-    copy_tuples(
-        connection,
-        "COPY queue (host_id, line, priority, message_id, subscription_id, service_id, instance_id)"
-        " FROM STDIN (FORMAT BINARY)",
-        ("int2", "int4", "int2", "uuid", "int8", "int4", "uuid"),
-        rows,
-    )
-
-
-def _record_refusals(connection: psycopg.Connection, decision: Decision, ids: npt.NDArray[Any]) -> None:
-    rows: list[tuple[object, ...]] = [
-        (_uuid(ids[each.position]), each.subscription_id, each.service_id, each.host_id, list(each.missing))
-        for each in decision.refusals
-    ]  # fmt: skip
-    copy_tuples(
-        connection,
-        "COPY refusal (message_id, subscription_id, service_id, host_id, labels) FROM STDIN (FORMAT BINARY)",
-        ("uuid", "int8", "int4", "int2", "text[]"),
-        rows,
-    )
-
-
-def _uuid(value: Any) -> UUID:
-    return UUID(bytes=bytes(value))
-
-
-def kept_back(decision: Decision, interchanges: Sequence[Interchange], counts: npt.NDArray[np.int64]) -> str | None:
-    """Why the first standard interchange with a message that nobody wants stays; None if there is none."""
+def kept_back(decision: Decision, publications: Sequence[Publication], counts: npt.NDArray[np.int64]) -> str | None:
+    """Why the first all-or-nothing publication with a message that nobody wants stays; None if there is none."""
     begin = 0
-    for each in interchanges:
+    for each in publications:
         missed = np.flatnonzero(counts[begin : begin + len(each.messages)] == 0)
-        if each.standard and len(missed):
+        if each.all_or_nothing and len(missed):
             place = int(missed[0])
-            why = decision.why_unrouted(begin + place, each.messages[place]).rstrip(".")
+            why = str(decision.why_unrouted(begin + place, each.messages[place])).rstrip(".")
             kept = "all of the file is kept back: its interchange is standard"
             return f"message {place + 1} of {len(each.messages)}: {why} ({kept})"
         begin += len(each.messages)

@@ -12,7 +12,6 @@ from hashlib import sha256
 from typing import Any
 
 import psycopg
-import psycopg.sql
 from psycopg.types.json import Json
 
 from crossdock.errors import ApplicationError
@@ -73,56 +72,56 @@ class Deployment:
 
 def deploy(connection: psycopg.Connection, deployment: Deployment) -> bool:
     """True if anything changed, and then the epoch has moved. Refuses what collides with other applications."""
-    name = deployment.application
-    known = connection.execute("SELECT digest FROM application WHERE name = %s", [name]).fetchone()
-    if known is not None and known[0] == deployment.digest:
+    name, digest = deployment.application, deployment.digest
+    known = connection.execute(statement("read_digest"), {"application": name}).fetchone()
+    if known is not None and known[0] == digest:
         return False
     before = connection.execute(statement("list_unanswerable")).fetchall()
-    connection.execute(
-        "INSERT INTO application (name, digest) VALUES (%s, %s)"
-        " ON CONFLICT (name) DO UPDATE SET digest = excluded.digest, deployed_at = now()",
-        [name, deployment.digest],
-    )
-    moved = connection.execute(
-        "UPDATE box SET epoch = epoch + 1, epoch_token = gen_random_uuid() RETURNING epoch"
-    ).fetchone()
+    connection.execute(statement("record_application"), {"application": name, "digest": digest})
+    moved = connection.execute(statement("move_epoch")).fetchone()
     assert moved is not None
     _declare_properties(connection, deployment.properties)
-    _deploy_hosts(connection, deployment, moved[0])
+    poorer = _deploy_hosts(connection, deployment, moved[0])
     _deploy_locations(connection, deployment)
     _deploy_groups(connection, deployment)
     _deploy_ports(connection, deployment, moved[0])
     settle_members(connection, moved[0])
+    for host in poorer:  # after ports have moved to hosts that have what this one lost
+        connection.execute(statement("withhold_labelled"), {"host": host})
+    connection.execute(statement("correlate_responses"))
     _refuse_unanswerable(connection, before)
     return True
 
 
 def _declare_properties(connection: psycopg.Connection, properties: Mapping[str, PropertyType]) -> None:
-    known = connection.execute("SELECT name, type FROM property").fetchall()
+    known = connection.execute(statement("list_properties")).fetchall()
     registry = PropertyRegistry([(name, PropertyType(type_)) for name, type_ in known])
     for name, type_ in properties.items():
         registry.declare(name, type_)
     with connection.cursor() as cursor:
-        cursor.executemany(
-            "INSERT INTO property (name, type) VALUES (%s, %s) ON CONFLICT DO NOTHING", list(properties.items())
-        )
+        declared = [{"name": name, "type": type_} for name, type_ in properties.items()]
+        cursor.executemany(statement("declare_property"), declared)
 
 
-def _deploy_hosts(connection: psycopg.Connection, deployment: Deployment, epoch: int) -> None:
+def _deploy_hosts(connection: psycopg.Connection, deployment: Deployment, epoch: int) -> list[int]:
+    """Gives the hosts that have lost a label."""
+    poorer = []
     for name, labels in deployment.hosts.items():
-        connection.execute("SELECT create_host(%s)", [name])
+        connection.execute(statement("create_host"), {"host": name})
+        row = connection.execute(statement("read_labels"), {"host": name}).fetchone()
+        assert row is not None
         parameters = {"host": name, "labels": sorted(set(labels)), "epoch": epoch}
         connection.execute(statement("set_labels"), parameters)
+        if set(row[1]).difference(labels):
+            poorer.append(row[0])
+    return poorer
 
 
 def _deploy_locations(connection: psycopg.Connection, deployment: Deployment) -> None:
     names = [location.name for location in deployment.locations]
     _refuse_foreign(connection, "receive_location", "Receive location", names, deployment.application)
-    connection.execute("UPDATE box SET location_epoch = location_epoch + 1")
-    connection.execute(
-        "UPDATE receive_location SET enabled = false, deployed = false WHERE application = %s AND name <> ALL(%s)",
-        [deployment.application, names],
-    )
+    connection.execute(statement("renew_location_token"))
+    connection.execute(statement("retire_locations"), {"application": deployment.application, "names": names})
     for location in deployment.locations:
         parameters = [location.name, deployment.application, location.host, Json(location.definition)]
         connection.execute(statement("deploy_location"), parameters)
@@ -131,10 +130,8 @@ def _deploy_locations(connection: psycopg.Connection, deployment: Deployment) ->
 def _deploy_groups(connection: psycopg.Connection, deployment: Deployment) -> None:
     names = [*deployment.groups, *(port.name for port in deployment.ports)]  # either is started and stopped by its name
     _refuse_foreign(connection, "send_port_group", "Send port group", names, deployment.application)
-    connection.execute(
-        "UPDATE send_port_group SET deployed = false WHERE application = %s AND name <> ALL(%s)",
-        [deployment.application, list(deployment.groups)],
-    )
+    kept = {"application": deployment.application, "names": list(deployment.groups)}
+    connection.execute(statement("retire_groups"), kept)
     for name in deployment.groups:
         connection.execute(statement("deploy_group"), {"name": name, "application": deployment.application})
 
@@ -142,10 +139,8 @@ def _deploy_groups(connection: psycopg.Connection, deployment: Deployment) -> No
 def _deploy_ports(connection: psycopg.Connection, deployment: Deployment, epoch: int) -> None:
     names = [port.name for port in deployment.ports]
     _refuse_foreign(connection, "service", "Send port", [*names, *deployment.groups], deployment.application)
-    gone = connection.execute(
-        "UPDATE service SET deployed = false WHERE application = %s AND deployed AND name <> ALL(%s) RETURNING id",
-        [deployment.application, names],
-    ).fetchall()
+    kept = {"application": deployment.application, "names": names}
+    gone = connection.execute(statement("retire_services"), kept).fetchall()
     connection.execute(statement("unenlist"), {"service": [id_ for (id_,) in gone], "epoch": epoch})
     known = {row[0]: row[1:] for row in connection.execute(statement("list_deployed"), {"names": names})}
     changed = [
@@ -160,9 +155,9 @@ def _deploy_ports(connection: psycopg.Connection, deployment: Deployment, epoch:
 def _change_ports(connection: psycopg.Connection, application: str, ports: Sequence[DeployedPort], epoch: int) -> None:
     """Bring ports up to date; a subscription is made anew under the same id, unless the port is unenlisted."""
     names = [port.name for port in ports]
-    before: dict[str, int] = dict(
-        connection.execute("SELECT name, host_id FROM service WHERE name = ANY(%s)", [names]).fetchall()
-    )
+    found = connection.execute(statement("list_service_places"), {"names": names}).fetchall()
+    before: dict[str, int] = {name: host for name, host, _ in found}
+    in_any_order = {name for name, _, ordered in found if not ordered}
     deployed = [_deploy_port(connection, application, port) for port in ports]
     moved = [
         {"service": service, "host": host}
@@ -173,10 +168,17 @@ def _change_ports(connection: psycopg.Connection, application: str, ports: Seque
     moved += [{"service": service, "host": host} for service, host in left]
     enlisted = [{"service": service, "epoch": epoch} for service, state, _ in deployed if state != "unenlisted"]
     started = [{"service": service} for service, state, _ in deployed if state == "started" and before]
+    lined_up = [
+        {"service": service}
+        for port, (service, _, _) in zip(ports, deployed, strict=True)
+        if port.ordered and port.name in in_any_order
+    ]
     with connection.cursor() as cursor:
         # By the thousand: these go to the server without waiting for each answer.
         cursor.executemany(statement("move_references"), moved)
-        cursor.executemany(statement("open_line"), [{"service": service} for service, _, _ in deployed])
+        cursor.executemany(statement("open_lease"), [{"service": service} for service, _, _ in deployed])
+        cursor.executemany(statement("join_subqueue"), lined_up)
+        cursor.executemany(statement("await_unordered"), lined_up)
         cursor.executemany(statement("enlist"), enlisted)
         cursor.executemany(statement("insert_predicates"), enlisted)
         cursor.executemany(statement("resume_stopped"), started)
@@ -221,13 +223,13 @@ def settle_members(connection: psycopg.Connection, epoch: int) -> list[tuple[int
 
 def change_state(connection: psycopg.Connection, service: int, before: str, after: str, epoch: int) -> int:
     """Bring the subscription of a service from one state to another; gives how many references that resumed."""
-    connection.execute("UPDATE service SET state = %s WHERE id = %s", [after, service])
+    connection.execute(statement("set_service_state"), {"service": service, "state": after})
     if after == "unenlisted":
         connection.execute(statement("unenlist"), {"service": [service], "epoch": epoch})
     elif before == "unenlisted":
         enlist(connection, service, epoch)
     else:
-        connection.execute("UPDATE subscription SET epoch = %s WHERE service_id = %s", [epoch, service])
+        connection.execute(statement("touch_subscription"), {"service": service, "epoch": epoch})
     if after != "started":
         return 0
     row = connection.execute(statement("resume_stopped"), {"service": service}).fetchone()
@@ -237,8 +239,8 @@ def change_state(connection: psycopg.Connection, service: int, before: str, afte
 def _refuse_foreign(
     connection: psycopg.Connection, table: str, kind: str, names: Iterable[str], application: str
 ) -> None:
-    query = psycopg.sql.SQL("SELECT name, application FROM {} WHERE name = ANY(%s) AND application <> %s")
-    taken = connection.execute(query.format(psycopg.sql.Identifier(table)), [list(names), application]).fetchone()
+    sought = {"kind": table, "names": list(names), "application": application}
+    taken = connection.execute(statement("find_foreign"), sought).fetchone()
     if taken is not None:
         raise ApplicationError(
             f"{kind} {taken[0]!r} already belongs to application {taken[1]!r}; names are unique in the whole group. "

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,12 +22,17 @@ from typing import IO
 import psycopg
 from psycopg.conninfo import make_conninfo
 
-from crossdock.errors import UnavailableError
+from crossdock.durable import sync
+from crossdock.errors import OutageError, UnavailableError
+from crossdock.home import keep_logs_small, make_private, open_log
+from crossdock.messagebox.outage import one_line
 
 VERSION = 18
 _USER = "crossdock"
-_START_SECONDS = 120.0
+START_SECONDS = 120.0
 _ORPHAN_SECONDS = 5.0
+_ROOM_BYTES = 32 * 1024 * 1024  # PostgreSQL writes its log ahead in files of 16 MB
+_NO_ROOM = "No space left on device"
 _SOCKET_PATH_LIMIT = 107
 _SETTINGS = {
     "listen_addresses": "",
@@ -59,8 +64,10 @@ _SETTINGS = {
 class EmbeddedServer:
     """The PostgreSQL of one home. `acquire` starts or joins it, `release` stops it if nobody else uses it."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, settings: Mapping[str, str] | None = None) -> None:
+        """`settings` of PostgreSQL take the place of ours, if this process is the one that starts the server."""
         self.folder = home.resolve() / "postgres"
+        self._settings = {**_SETTINGS, **(settings or {})}
         self.data = self.folder / "data"
         self._users: IO[bytes] | None = None
         self._postmaster: subprocess.Popen[bytes] | None = None
@@ -71,8 +78,11 @@ class EmbeddedServer:
         """The connection string of the embedded database."""
         return make_conninfo(host=str(self._reachable_path()), user=_USER, dbname="postgres", connect_timeout=10)
 
-    def acquire(self) -> str:
-        """Start the server, or join it if it runs already; gives the connection string."""
+    def acquire(self, patience: float = START_SECONDS) -> str:
+        """Start the server, or join it if it runs already; gives the connection string.
+
+        OutageError if it does not start in that many seconds, or at once if that is because its disk is full.
+        """
         self._make_folder()
         _forget_client_variables()
         with self._locked():
@@ -80,7 +90,7 @@ class EmbeddedServer:
                 self._users = (self.folder / "users.lock").open("ab")
                 fcntl.flock(self._users, fcntl.LOCK_SH)
             self._initialise()
-            self._start()
+            self._start(patience)
         return self.database
 
     def release(self) -> None:
@@ -101,8 +111,7 @@ class EmbeddedServer:
 
     def _make_folder(self) -> None:
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            self.folder.chmod(0o700)
+            make_private(self.folder)
         except OSError as error:
             raise UnavailableError(
                 f"The embedded PostgreSQL cannot use {self.folder}: {error.strerror}. Choose another --home."
@@ -135,16 +144,20 @@ class EmbeddedServer:
         if run.returncode != 0:
             raise UnavailableError(f"initdb failed under {self.folder}: {run.stdout.decode(errors='replace').strip()}")
         target.rename(self.data)
+        sync(self.folder)  # initdb has synced what is in it
 
-    def _start(self) -> None:
+    def _start(self, patience: float) -> None:
         began = time.monotonic()
-        deadline = began + _START_SECONDS
+        spawned = False
+        log = self.folder / "server.log"
+        before = log.stat().st_size if log.exists() else 0
         while (problem := self._connection_problem()) is not None:
-            if time.monotonic() > deadline:
-                raise UnavailableError(
-                    f"The embedded PostgreSQL does not start; see {self.folder / 'server.log'}: {problem}"
-                )
+            if time.monotonic() > began + patience:
+                raise OutageError("The embedded PostgreSQL does not start", f"{one_line(problem)}; see {log}")
             if self._postmaster is None or self._postmaster.poll() is not None:
+                if spawned and self._is_full(log, before):
+                    raise OutageError("The embedded PostgreSQL does not start, its disk is full", f"see {log}")
+                spawned = True
                 for name in ("postmaster.pid", ".s.PGSQL.5432.lock"):
                     self._remove_stale_pid_file(self.data / name)
                 if time.monotonic() > began + _ORPHAN_SECONDS:
@@ -152,19 +165,31 @@ class EmbeddedServer:
                 self._postmaster = self._spawn()
             time.sleep(0.05)
 
-    def _connection_problem(self) -> str | None:
+    def _is_full(self, log: Path, before: int) -> bool:
+        """Whether there is no room for what PostgreSQL writes first. Its log may say so, if there was room for that."""
+        for folder in (self.data, self.data / "pg_wal"):
+            with suppress(OSError):
+                room = os.statvfs(folder)
+                if room.f_bavail * room.f_frsize < _ROOM_BYTES:
+                    return True
+        try:
+            with log.open("rb") as said:
+                said.seek(before if log.stat().st_size >= before else 0)
+                return _NO_ROOM.encode() in said.read()
+        except OSError:
+            return False
+
+    def _connection_problem(self) -> Exception | None:
         try:
             psycopg.connect(self.database).close()
         except psycopg.OperationalError as error:
-            return str(error)
+            return error
         return None
 
     def _spawn(self) -> subprocess.Popen[bytes]:
-        settings = [argument for name, value in _SETTINGS.items() for argument in ("-c", f"{name}={value}")]
-        log_path = self.folder / "server.log"
-        if log_path.exists() and log_path.stat().st_size > 10_000_000:
-            log_path.replace(self.folder / "server.log.1")
-        with log_path.open("ab") as log:
+        settings = [argument for name, value in self._settings.items() for argument in ("-c", f"{name}={value}")]
+        keep_logs_small(self.folder.parent)
+        with open_log(self.folder / "server.log") as log:
             return subprocess.Popen(
                 [*self._as_other_user(self.data), str(binaries() / "postgres"), "-D", str(self.data), *settings],
                 stdin=subprocess.DEVNULL,
@@ -201,7 +226,11 @@ class EmbeddedServer:
     def _stop(self) -> None:
         self._run("pg_ctl", "stop", "--pgdata", str(self.data), "--mode", "fast", "--wait", owned=self.data)
         if self._postmaster is not None:
-            self._postmaster.wait(timeout=60)
+            try:
+                self._postmaster.wait(timeout=60)
+            except subprocess.TimeoutExpired:  # it cannot write what it has to; it recovers when it starts again
+                self._postmaster.send_signal(signal.SIGQUIT)
+                self._postmaster.wait(timeout=60)
             self._postmaster = None
 
     def _run(self, program: str, *arguments: str, owned: Path) -> subprocess.CompletedProcess[bytes]:

@@ -1,69 +1,90 @@
-"""The intake ledger: which sources are known and not yet done with."""
+"""The intake ledger: which sources are known and not yet done with, and when each is to be read."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 
+from crossdock.message.message import random_bits
+from crossdock.messagebox.claims import SourceClaims
 from crossdock.messagebox.database import Database
+from crossdock.messagebox.rows import storable
 from crossdock.messagebox.statement import statement
-from crossdock.receive.interchange import IntakeItem
+from crossdock.receive.item import IntakeItem
 
 _INTAKE_LOCK = 0x0C05_5D0E
+# How long a source is left alone that cannot be read: twice as long each time.
+_FIRST_WAIT = timedelta(seconds=1)
+_LONGEST_WAIT = timedelta(seconds=60)
 
 
-class Ledger(Database):
-    """The agent's verbs for sources."""
+class Ledger:
+    """`agent.ledger`: the verbs for sources."""
 
-    def list_intake(self, items: Sequence[tuple[int, bytes, int]]) -> int:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def enter(self, items: Sequence[tuple[int, bytes, int]]) -> int:
         """Enter (location, identity, size) of sources in the ledger; gives how many were new."""
         parameters = {
             "location": [location for location, _, _ in items],
             "identity": [identity for _, identity, _ in items],
             "size": [size for _, _, size in items],
+            "random_bits": [random_bits() for _ in items],
             "lock": _INTAKE_LOCK,
         }
-        return len(self._rows("list_intake", parameters)) if items else 0
+        return len(self._database.rows("list_intake", parameters)) if items else 0
 
-    def next_intake_offset(self, start: int, *, items: int, size: int, host: int | None = None) -> int:
-        """The ledger sequence up to which the next batch reads, of one host or of all; `start` if there is nothing."""
-        [(end,)] = self._rows("next_intake_offset", {"start": start, "items": items, "bytes": size, "host": host})
-        return start if end is None else int(end)
+    def claims(self) -> SourceClaims:
+        """A session of its own, in which a pipeline claims the sources that it reads."""
+        return SourceClaims(self._database.connect_claiming)
 
-    def read_intake(self, start: int, end: int, *, host: int | None = None) -> list[IntakeItem]:
-        return [IntakeItem(*row) for row in self._rows("read_intake", {"start": start, "end": end, "host": host})]
+    def read(self, start: int, end: int) -> list[IntakeItem]:
+        """The sources after one sequence and up to another that are not published, whoever has claimed them."""
+        return [IntakeItem(*row) for row in self._database.rows("read_intake", {"start": start, "end": end})]
 
-    def intake_progress(self, sequence: int) -> tuple[int, int]:
+    def progress(self, sequence: int) -> tuple[int, int]:
         """How far a source is published: (where its next range begins, how many messages came before)."""
-        [(start, received)] = self._rows("intake_progress", {"sequence": sequence})
+        [(start, received)] = self._database.rows("intake_progress", {"sequence": sequence})
         return int(start), int(received)
 
-    def try_intake(self, sequence: int, *, afresh: bool = False, change: int = 1) -> int | None:
+    def note_attempt(self, sequence: int, *, afresh: bool = False, change: int = 1) -> int | None:
         """Note that a source is being tried; gives how many times it was, with this one. None if it is not there.
 
         `afresh`: the attempts before do not count. With a `change` of -1 this one does not count any more.
         """
         parameters = {"sequence": sequence, "afresh": afresh, "change": change}
-        return next((int(attempts) for (attempts,) in self._rows("try_intake", parameters)), None)
+        return next((int(attempts) for (attempts,) in self._database.rows("try_intake", parameters)), None)
 
-    def settled_intake(self, *, after: int, limit: int = 1000) -> list[tuple[int, int, bytes]]:
+    def postpone(self, sequence: int, reason: str) -> bool:
+        """A source cannot be read now: it is due again later. False if it is not there, or published by now."""
+        parameters = {
+            "sequence": sequence,
+            "reason": storable(reason),
+            "first": _FIRST_WAIT,
+            "longest": _LONGEST_WAIT,
+        }
+        return bool(self._database.rows("postpone_intake", parameters))
+
+    def waiting(self) -> int:
+        """Sources that nobody reads now: they are postponed, or their location is disabled."""
+        [(count,)] = self._database.rows("waiting_intake", {})
+        return int(count)
+
+    def published(self, *, after: int, limit: int = 1000) -> list[tuple[int, int, bytes]]:
         """(sequence, location, identity) of published sources that are still in the ledger."""
-        return [(row[0], row[1], row[2]) for row in self._rows("settled_intake", {"after": after, "limit": limit})]
+        return [
+            (row[0], row[1], row[2]) for row in self._database.rows("settled_intake", {"after": after, "limit": limit})
+        ]
 
-    def forget_intake(self, sequences: Sequence[int]) -> None:
+    def forget(self, sequences: Sequence[int]) -> None:
         """Published and removed: delete the ledger rows."""
         if sequences:
-            self._run("forget_intake", {"sequence": list(sequences)})
+            self._database.run("forget_intake", {"sequence": list(sequences)})
 
-    def abandon_intake(self, sequences: Sequence[int]) -> bool:
-        """Not to be read, or not now: delete the ledger rows, except of what somebody published meanwhile.
-
-        Gives whether any of them stay because a part of them is published: they have to go on under the same number.
-        """
-        if not sequences:
-            return False
-        with self._connection() as connection, connection.transaction():
+    def abandon(self, sequences: Sequence[int]) -> None:
+        """Vanished: delete the ledger rows, except of sources that are published, whole or in part."""
+        with self._database.connection() as connection, connection.transaction():
             # Lock, then look: the second statement sees what a publisher committed while the first one waited.
-            connection.execute("SELECT FROM intake WHERE sequence = ANY(%s) FOR UPDATE", [list(sequences)])
+            connection.execute(statement("lock_abandoned"), {"sequence": list(sequences)})
             connection.execute(statement("abandon_intake"), {"sequence": list(sequences)})
-            row = connection.execute(statement("partly_published"), {"sequence": list(sequences)}).fetchone()
-        return row is not None and bool(row[0])

@@ -11,19 +11,25 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
+from secrets import randbelow
 from typing import TypeVar
 
 import psycopg
 
 from crossdock.errors import TransientError
+from crossdock.messagebox.outage import outage
 from crossdock.messagebox.statement import statement
 
 INSTANCE_LOCK = 0x0C05_5D0F
 # Everybody who keeps a copy of the configuration listens here.
 EPOCH_CHANNEL = "crossdock_epoch"
+# Whoever waits for responses hears here of requests that will have none.
+GIVEN_UP_CHANNEL = "crossdock_given_up"
 # Whoever says nothing for so long hangs; it says something every second.
 SILENCE = timedelta(seconds=10)
 
+ISOLATED = "messaging isolated"
+_INSTANCES = 2**31 - 1
 _STOPPING = "stopping"
 
 _Used = TypeVar("_Used")
@@ -37,6 +43,7 @@ class Lifeline:
         self._host_id = host_id
         self._class = class_
         self._connection: psycopg.Connection | None = None
+        self._given_up: list[str] = []
         self.instance = 0
 
     def hold(self) -> None:
@@ -49,17 +56,23 @@ class Lifeline:
             try:
                 self.instance = self._register(connection)
                 connection.execute(f"LISTEN {channel(self._host_id)}")
+                if self._class == ISOLATED:
+                    connection.execute(f"LISTEN {GIVEN_UP_CHANNEL}")
             except BaseException:
                 connection.close()
                 raise
-        except psycopg.OperationalError as error:
-            raise TransientError(f"The MessageBox cannot be reached: {error}") from error
+        except psycopg.errors.UniqueViolation as error:  # a drawn id may be taken
+            raise TransientError(f"The MessageBox asks to try again: {error}") from error
+        except psycopg.Error as error:
+            if (problem := outage(error)) is None:
+                raise
+            raise problem from error
         self._connection = connection
 
     def check(self, state: str, in_hand: int) -> None:
         """Say how the instance is. So a lost connection, and with it a lost lock, is noticed even if nobody waits."""
-        said = "UPDATE host_instance SET seen_at = now(), state = %s, in_hand = %s WHERE id = %s"
-        self._guarded(lambda connection: connection.execute(said, [state, in_hand, self.instance]))
+        said = {"state": state, "in_hand": in_hand, "instance": self.instance}
+        self._guarded(lambda connection: connection.execute(statement("say_state"), said))
 
     def stopping(self) -> None:
         """Tell the others that this instance takes no more; they do not wait for it to end."""
@@ -84,7 +97,14 @@ class Lifeline:
 
     def wait(self, seconds: float) -> bool:
         """Until a message arrives for the host (True), or the time is over."""
-        return bool(self._guarded(lambda connection: list(connection.notifies(timeout=seconds, stop_after=1))))
+        heard = self._guarded(lambda connection: list(connection.notifies(timeout=seconds, stop_after=1)))
+        self._given_up += [each.payload for each in heard if each.channel == GIVEN_UP_CHANNEL]
+        return bool(heard)
+
+    def given_up(self) -> list[str]:
+        """Who was told meanwhile that no response will come."""
+        told, self._given_up = self._given_up, []
+        return told
 
     def end(self) -> None:
         """Deregister; what is still claimed comes free with the lock."""
@@ -95,18 +115,28 @@ class Lifeline:
         assert self._connection is not None
         try:
             return use(self._connection)
-        except psycopg.OperationalError as error:
+        except psycopg.Error as error:
             self._connection.close()
-            raise TransientError(f"The MessageBox cannot be reached: {error}") from error
+            if (problem := outage(error)) is None:
+                raise
+            raise problem from error
 
     def _register(self, connection: psycopg.Connection) -> int:
-        """One statement: the row is seen by others only once its lock is held. The life before was lost, not ended."""
-        row = connection.execute(
-            "WITH lost AS (UPDATE host_instance SET state = 'lost' WHERE id = %s), registered AS"
-            " (INSERT INTO host_instance (host_id, class, machine, process) VALUES (%s, %s, %s, %s) RETURNING id)"
-            " SELECT id, pg_advisory_lock(%s, id) FROM registered",
-            [self.instance, self._host_id, self._class, socket.gethostname(), os.getpid(), INSTANCE_LOCK],
-        ).fetchone()
+        """The id is drawn here, so that no life has that of another.
+
+        A restore sets sequences back: by a number from one, what a life claimed before the restore could be settled
+        after it in the name of another life.
+        """
+        parameters = {
+            "before": self.instance,
+            "host_instance": 1 + randbelow(_INSTANCES),
+            "host": self._host_id,
+            "class": self._class,
+            "machine": socket.gethostname(),
+            "process": os.getpid(),
+            "lock": INSTANCE_LOCK,
+        }
+        row = connection.execute(statement("register_instance"), parameters).fetchone()
         assert row is not None
         return int(row[0])
 

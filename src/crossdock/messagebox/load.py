@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import shutil
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +15,10 @@ import pyarrow as pa
 
 from crossdock.message.property import PropertyRegistry, PropertyType
 from crossdock.messagebox.statement import statement
-from crossdock.subscription.index import SubscriptionIndex
-from crossdock.subscription.index_rows import filters_of_table
+from crossdock.subscription.index.index import SubscriptionIndex
+from crossdock.subscription.index.rows import filters_of_table
 from crossdock.subscription.predicate import Filter
-from crossdock.subscription.router import Router, Subscription
+from crossdock.subscription.router import Epoch, Router, Subscription
 
 _KEPT_EPOCHS = 3
 _LEFT_OVER_SECONDS = 600
@@ -44,12 +43,11 @@ def load_router(connection: psycopg.Connection, known: Router | None, folder: Pa
     with connection.transaction():
         # One snapshot: the epoch and the subscriptions belong together.
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-        query = "SELECT number, epoch, epoch_token, case_sensitive, removals_after FROM box"
-        row = connection.execute(query).fetchone()
+        row = connection.execute(statement("read_box")).fetchone()
         assert row is not None
-        box, epoch, token, case_sensitive, removals_after = row
-        files = _Files(folder, f"{box:010x}", f"{epoch:012}-{token.hex[:12]}")
-        stale = known is not None and (known.epoch < removals_after or known.epoch > epoch)
+        box, number, token, case_sensitive, removals_after = row
+        epoch, files = Epoch(number, token), _Files(folder, f"{box:010x}", f"{number:012}-{token.hex[:12]}")
+        stale = known is not None and (known.epoch.number < removals_after or not _is_past(connection, known.epoch))
         if known is None or stale or known.index.needs_compaction or _much_changed(connection, known):
             return _load_all(connection, epoch, files, case_sensitive=case_sensitive)
         return _load_changes(connection, epoch, files, known)
@@ -59,6 +57,12 @@ def load_filters(connection: psycopg.Connection) -> dict[int, Filter]:
     """The filters as they were declared, without the transport id that every service has."""
     table = _predicates(connection, -1, first_group=1)
     return {number: Filter(groups) for number, groups in filters_of_table(table, _types(connection)).items()}
+
+
+def _is_past(connection: psycopg.Connection, epoch: Epoch) -> bool:
+    """Whether this MessageBox was in that epoch: one that was restored may not have been, whatever its number."""
+    sought = {"epoch": epoch.number, "token": epoch.token}
+    return connection.execute(statement("was_in_epoch"), sought).fetchone() is not None
 
 
 class _Files:
@@ -94,20 +98,22 @@ class _Files:
     def _forget_old(self) -> None:
         """Files that are still mapped by somebody stay readable for them."""
         assert self._folder is not None
+        assert self._path is not None
+        made_at = self._path.stat().st_mtime  # by the clock of the files, whatever ours says
         for old in sorted(self._folder.glob(f"{self._box}-*"))[:-_KEPT_EPOCHS]:
             shutil.rmtree(old, ignore_errors=True)
         for left_over in self._folder.glob(f".{self._box}-*"):
-            if time.time() - left_over.stat().st_mtime > _LEFT_OVER_SECONDS:
+            if made_at - left_over.stat().st_mtime > _LEFT_OVER_SECONDS:
                 shutil.rmtree(left_over, ignore_errors=True)
 
 
 def _much_changed(connection: psycopg.Connection, known: Router) -> bool:
     """Whether a delta would be so large that a new base is better."""
-    row = connection.execute("SELECT count(*) FROM subscription WHERE epoch > %s", [known.epoch]).fetchone()
+    row = connection.execute(statement("count_changed"), {"epoch": known.epoch.number}).fetchone()
     return row is not None and row[0] > max(_SMALL_CHANGE, len(known.subscriptions) // 20)
 
 
-def _load_all(connection: psycopg.Connection, epoch: int, files: _Files, *, case_sensitive: bool) -> Router:
+def _load_all(connection: psycopg.Connection, epoch: Epoch, files: _Files, *, case_sensitive: bool) -> Router:
     index = files.open()
     if index is None:
         table = _predicates(connection, -1)
@@ -116,19 +122,14 @@ def _load_all(connection: psycopg.Connection, epoch: int, files: _Files, *, case
     return _router(connection, epoch, _subscriptions(connection, -1), index, case_sensitive=case_sensitive)
 
 
-def _load_changes(connection: psycopg.Connection, epoch: int, files: _Files, known: Router) -> Router:
-    changed = _subscriptions(connection, known.epoch)
-    removed = [
-        number
-        for (number,) in connection.execute(
-            "SELECT subscription_id FROM subscription_removal WHERE epoch > %s", [known.epoch]
-        )
-    ]
+def _load_changes(connection: psycopg.Connection, epoch: Epoch, files: _Files, known: Router) -> Router:
+    changed = _subscriptions(connection, known.epoch.number)
+    removed = [number for (number,) in connection.execute(statement("list_removed"), {"epoch": known.epoch.number})]
     types = _types(connection)
     index = files.open()
     if index is None:
         # A changed subscription may have lost its filter, and then no predicate rows replace the old ones.
-        index = known.index.with_changes(_predicates(connection, known.epoch), [*removed, *changed], types=types)
+        index = known.index.with_changes(_predicates(connection, known.epoch.number), [*removed, *changed], types=types)
         files.save(index)
     kept = {number: each for number, each in known.subscriptions.items() if number not in removed}
     return _router(connection, epoch, {**kept, **changed}, index, case_sensitive=known.case_sensitive)
@@ -136,13 +137,13 @@ def _load_changes(connection: psycopg.Connection, epoch: int, files: _Files, kno
 
 def _router(
     connection: psycopg.Connection,
-    epoch: int,
+    epoch: Epoch,
     subscriptions: dict[int, Subscription],
     index: SubscriptionIndex,
     *,
     case_sensitive: bool,
 ) -> Router:
-    correlations = {id_: tuple(names) for id_, names in connection.execute("SELECT id, property FROM correlation")}
+    correlations = {id_: tuple(names) for id_, names in connection.execute(statement("list_correlations"))}
     return Router(epoch, subscriptions, index, _types(connection), correlations, case_sensitive)
 
 
@@ -165,5 +166,5 @@ def _predicates(connection: psycopg.Connection, after: int, *, first_group: int 
 
 
 def _types(connection: psycopg.Connection) -> PropertyRegistry:
-    rows = connection.execute("SELECT name, type FROM property").fetchall()
+    rows = connection.execute(statement("list_properties")).fetchall()
     return PropertyRegistry([(name, PropertyType(type_)) for name, type_ in rows])

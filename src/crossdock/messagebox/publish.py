@@ -1,163 +1,154 @@
 """Publishing: one transaction that stores each message once and gives every matching subscription one reference.
 
 What makes it happen exactly once is the order inside: the ledger rows are locked, the keys are inserted, and only the
-interchanges whose key was new go on. The transaction has written, and so has its number, before it draws the sequence
-numbers of references; `marks.py` relies on that.
+publications whose key was new go on. The transaction has written, and so has its number, before it draws the sequence
+numbers of references; `scan_start.py` relies on that.
+
+There are two ways to write: COPY for many messages, and one call of the function `publish_few` for a few. Where nothing
+in the MessageBox decides what is published, that call is the whole transaction.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
 import psycopg
 
+from crossdock.errors import EpochMovedError, TerminalError, UnroutedError
 from crossdock.message.message import MessageId
+from crossdock.message.publication import Awaited, Express, Publication
 from crossdock.messagebox.batch import Batch
-from crossdock.messagebox.copy import copy_tuples, in_pipeline
+from crossdock.messagebox.cause import claim
 from crossdock.messagebox.decide import (
     Decision,
     correlation_hashes,
     decide,
     find_instances,
-    give,
     kept_back,
     refuse_second_answers,
 )
 from crossdock.messagebox.lifeline import channel
 from crossdock.messagebox.rows import Published, storable
-from crossdock.messagebox.statement import array_text, host_statement, statement
-from crossdock.messagebox.store import few_rows, store
-from crossdock.receive.interchange import Awaited, Interchange, Settled
+from crossdock.messagebox.statement import array_text, statement
+from crossdock.messagebox.write import Row, Writing, suspension, write_few, write_many
 from crossdock.subscription.correlation import correlation_hash, shown_values
-from crossdock.subscription.router import Router
+from crossdock.subscription.router import Epoch, Router
 
 logger = logging.getLogger(__name__)
 
 # Shared by publishers at the end of their transaction, exclusive for whoever changes subscriptions.
 SUBSCRIPTION_LOCK = 0x0C05_5D0D
-
-
 _EPOCH_MOVED = "CX001"
-
-
-class EpochMovedError(Exception):
-    """Subscriptions, or receive locations, changed while a batch was being published: nothing was done."""
-
-
-class UnroutedError(Exception):
-    """Nobody wants one of the messages of a standard interchange: nothing was done."""
 
 
 def publish(
     connection: psycopg.Connection,
     router: Router,
-    interchanges: Sequence[Interchange],
+    publications: Sequence[Publication],
     *,
-    location_epoch: int | None = None,
+    location_epoch: UUID | None = None,
 ) -> Published:
     """Publish in the caller's connection; raises EpochMovedError, with nothing done, if the router is out of date.
 
-    Raises UnroutedError, with nothing done, if a standard interchange cannot be routed whole.
+    Raises UnroutedError, with nothing done, if an all-or-nothing publication cannot be routed whole.
 
-    `location_epoch`: the interchanges were read by these definitions of receive locations, and they must still hold.
+    `location_epoch`: the publications were read by these definitions of receive locations, and they must still hold.
     """
-    messages = Batch(each.messages for each in interchanges)
-    began = time.perf_counter()
-    decision = decide(router, messages)
-    match_seconds = time.perf_counter() - began
-    if _is_plain(interchanges, messages, decision):
-        published = _publish_plain(connection, decision, messages, location_epoch)
-        return replace(published, interchanges=len(interchanges), match_seconds=match_seconds)
-    standard = any(each.standard for each in interchanges)
-    together = connection.pipeline() if not standard and _everything(interchanges).is_few else nullcontext()
-    with _epoch_held(), together, connection.transaction():
-        find_instances(connection, decision, messages)
+    work = _Work(router, publications)
+    with epoch_held(), _transaction(connection, work):
+        published = work.publish(connection, location_epoch)
+    notify(connection, published.hosts)
+    return published
+
+
+def publish_within(
+    connection: psycopg.Connection, router: Router, publications: Sequence[Publication], waiting: Sequence[Awaited]
+) -> Published:
+    """The same in the caller's transaction, and these wait from its commit on. The hosts are not woken."""
+    with epoch_held():
+        return _Work(router, publications, waiting).publish(connection, None)
+
+
+def sought_by(router: Router, publications: Sequence[Publication]) -> Iterable[UUID]:
+    """By what running instances may wait for these."""
+    return correlation_hashes(router, Batch(each.messages for each in publications))
+
+
+class _Work:
+    """What is to be published, matched."""
+
+    def __init__(self, router: Router, publications: Sequence[Publication], waiting: Sequence[Awaited] = ()) -> None:
+        self.publications = publications
+        self.waiting = waiting
+        self.messages = Batch(each.messages for each in publications)
+        began = time.perf_counter()
+        self.decision = decide(router, self.messages)
+        self.match_seconds = time.perf_counter() - began
+        self.sought = correlation_hashes(router, self.messages)
+        self.is_few = _everything(publications).is_few
+        self.all_or_nothing = any(each.all_or_nothing for each in publications)
+
+    @property
+    def asks_first(self) -> bool:
+        """Whether something in the MessageBox decides what is published."""
+        return (
+            bool(self.sought)
+            or self.all_or_nothing
+            or not all(isinstance(each.cause, Express) for each in self.publications)
+        )
+
+    def publish(self, connection: psycopg.Connection, location_epoch: UUID | None) -> Published:
+        decision, messages, publications = self.decision, self.messages, self.publications
+        epoch = decision.router.epoch
+        find_instances(connection, decision, messages, self.sought)
         refuse_second_answers(decision, messages)
         counts = decision.counts(len(messages))
-        if standard and (reason := kept_back(decision, interchanges, counts)) is not None:
-            check_epoch(connection, router.epoch, location_epoch)  # only by the subscriptions as they are now
+        if self.all_or_nothing and (reason := kept_back(decision, publications, counts)) is not None:
+            check_epoch(connection, epoch, location_epoch)  # only by the subscriptions as they are now
             raise UnroutedError(reason)
-        tallies = _tallies(interchanges, counts)
-        ours = _claim(connection, interchanges, tallies)
+        tallies = _tallies(publications, counts)
+        ours = claim(connection, publications, tallies)
         if not all(ours):
-            kept = np.repeat(np.array(ours, np.bool_), [len(each.messages) for each in interchanges])
-            interchanges = [each for each, mine in zip(interchanges, ours, strict=True) if mine]
+            kept = np.repeat(np.array(ours, np.bool_), [len(each.messages) for each in publications])
+            publications = [each for each, mine in zip(publications, ours, strict=True) if mine]
             tallies = [each for each, mine in zip(tallies, ours, strict=True) if mine]
-            messages = Batch(each.messages for each in interchanges)
+            messages = Batch(each.messages for each in publications)
             decision, counts = decision.only(kept), counts[kept]
-        hosts = _write(connection, decision, interchanges, counts)
-        _count_express(connection, interchanges, tallies)
-        unanswered = _await_responses(connection, decision, interchanges, counts)
-        check_epoch(connection, router.epoch, location_epoch)
-    notify(connection, hosts)
-    return Published(
-        interchanges=len(interchanges),
-        received=sum(map(sum, tallies)),
-        published=sum(published for published, _, _ in tallies),
-        unrouted=sum(unrouted for _, unrouted, _ in tallies),
-        suspended=sum(suspended for _, _, suspended in tallies),
-        references=sum(hosts.values()),
-        hosts=frozenset(hosts),
-        refused={**{messages[position].id: reason for position, reason in decision.refused.items()}, **unanswered},
-        given=counts.tolist(),
-        match_seconds=match_seconds,
-    )
+        reasons = decision.reasons(messages, counts)
+        awaited, unanswered = _awaited(decision.router, publications, reasons)
+        writing = _writing(decision, publications, counts, reasons)
+        awaited += [_waits(decision.router, each) for each in self.waiting]
+        writing.exceptions |= {"received": _received(publications, tallies), "awaited": awaited}
+        if self.is_few:
+            write_few(connection, writing, check=(SUBSCRIPTION_LOCK, epoch.token, location_epoch))
+        else:
+            write_many(connection, writing)
+            check_epoch(connection, epoch, location_epoch)
+        published = _published(writing, messages, tallies, counts, reasons)
+        return replace(published, refused={**published.refused, **unanswered}, match_seconds=self.match_seconds)
 
 
-def _is_plain(interchanges: Sequence[Interchange], messages: Batch, decision: Decision) -> bool:
-    """Few and small messages of running code, and each goes to queues and nowhere else."""
-    router, table = decision.router, decision.router.table
-    return (
-        messages.is_few
-        and all(each == Interchange(None, None, each.host_id, each.messages) for each in interchanges)
-        and not decision.refusals
-        and not correlation_hashes(router, messages)
-        and bool(decision.counts(len(messages)).all())
-        and bool(table.started[table.rows(decision.subscriptions)].all())
-        and not messages.requests()
-    )
+@contextmanager
+def _transaction(connection: psycopg.Connection, work: _Work) -> Iterator[None]:
+    """A few messages with nothing to ask first are one statement, which is a transaction by itself.
 
-
-def _publish_plain(
-    connection: psycopg.Connection,
-    decision: Decision,
-    messages: Batch,
-    location_epoch: int | None,
-) -> Published:
-    """In one round trip, which is a transaction: waiting for answers takes longer than anything else here."""
-    table = decision.router.table
-    rows = table.rows(decision.subscriptions)
-    hosts = table.host_id[rows].tolist()
-    parameters = {
-        **few_rows(messages),
-        "host": array_text(hosts),
-        "line": array_text(table.line[rows].tolist()),
-        "priority": array_text(table.priority[rows].tolist()),
-        "reference": array_text([messages[position].id for position in decision.positions.tolist()]),
-        "subscription": array_text(table.id[rows].tolist()),
-        "service": array_text(table.service_id[rows].tolist()),
-        "lock": SUBSCRIPTION_LOCK,
-        "epoch": decision.router.epoch,
-        "location_epoch": location_epoch,
-    }
-    with _epoch_held():
-        connection.execute(statement("publish_few"), parameters)
-    notify(connection, set(hosts))
-    return Published(
-        received=len(messages),
-        published=len(messages),
-        references=len(hosts),
-        hosts=frozenset(hosts),
-        given=decision.counts(len(messages)).tolist(),
-    )
+    With something to ask first, statements go out without waiting for each answer.
+    """
+    if work.is_few and not work.asks_first:
+        yield
+    elif work.is_few and not work.all_or_nothing:
+        with connection.pipeline(), connection.transaction():
+            yield
+    else:
+        with connection.transaction():
+            yield
 
 
 def notify(connection: psycopg.Connection, hosts: Iterable[int]) -> None:
@@ -168,26 +159,24 @@ def notify(connection: psycopg.Connection, hosts: Iterable[int]) -> None:
     channels = [channel(host) for host in hosts]
     if channels:
         try:
-            connection.execute(
-                "SELECT pg_notify(channel, '') FROM unnest(%s::text[]) AS channel", [array_text(channels)]
-            )
+            connection.execute(statement("wake"), {"channel": array_text(channels)})
         except psycopg.Error as error:
             logger.debug("The hosts were not woken: %s", error)
 
 
-def check_epoch(connection: psycopg.Connection, epoch: int, location_epoch: int | None = None) -> None:
-    """Last step: from here to the commit nobody can change subscriptions, and nobody has since we matched."""
-    if in_pipeline(connection):  # it fails by itself, when the commit is answered
-        connection.execute("SELECT check_epoch(%s, %s, %s)", [SUBSCRIPTION_LOCK, epoch, location_epoch])
-        return
-    connection.execute("SELECT pg_advisory_xact_lock_shared(%s)", [SUBSCRIPTION_LOCK])
-    row = connection.execute("SELECT epoch, location_epoch FROM box").fetchone()
-    if row is None or row[0] != epoch or location_epoch not in (None, row[1]):
-        raise EpochMovedError
+def check_epoch(connection: psycopg.Connection, epoch: Epoch, location_epoch: UUID | None = None) -> None:
+    """Last step: from here to the commit nobody can change subscriptions, and nobody has since we matched.
+
+    The tokens are compared: after a restore the number may be the same while the subscriptions differ.
+    """
+    with epoch_held():
+        checked = {"lock": SUBSCRIPTION_LOCK, "epoch": epoch.token, "location_epoch": location_epoch}
+        connection.execute(statement("check_epoch"), checked)
 
 
 @contextmanager
-def _epoch_held() -> Iterator[None]:
+def epoch_held() -> Iterator[None]:
+    """What fails because the epoch has moved is an EpochMovedError."""
     try:
         yield
     except psycopg.DatabaseError as error:
@@ -196,182 +185,112 @@ def _epoch_held() -> Iterator[None]:
         raise
 
 
-def _tallies(interchanges: Sequence[Interchange], counts: npt.NDArray[np.int64]) -> list[tuple[int, int, int]]:
-    """(published, unrouted, suspended) for each interchange."""
-    routed = np.concatenate([[0], np.cumsum(counts > 0)])
-    ends = np.cumsum([0, *(len(each.messages) for each in interchanges)])
-    published = (routed[ends[1:]] - routed[ends[:-1]]).tolist()
-    return [
-        (wanted, len(each.messages) - wanted, len(each.failures))
-        for each, wanted in zip(interchanges, published, strict=True)
-    ]
+def _tallies(publications: Sequence[Publication], counts: npt.NDArray[np.int64]) -> list[tuple[int, int, int]]:
+    """(published, unrouted, suspended) for each publication."""
+    tallies = []
+    begin = 0
+    for each in publications:
+        end = begin + len(each.messages)
+        wanted = int(np.count_nonzero(counts[begin:end]))
+        tallies.append((wanted, end - begin - wanted, len(each.failures)))
+        begin = end
+    return tallies
 
 
-def _claim(
-    connection: psycopg.Connection, interchanges: Sequence[Interchange], tallies: Sequence[tuple[int, int, int]]
-) -> list[bool]:
-    """Which interchanges this transaction may publish: their source is in the ledger and their key is new."""
-    listed = [(each, tally) for each, tally in zip(interchanges, tallies, strict=True) if each.sequence is not None]
-    won: set[tuple[int | None, int]] = set()
-    if listed:
-        sequences = [each.sequence for each, _ in listed]
-        living = {row[0] for row in connection.execute(statement("lock_intake"), {"sequence": sequences})}
-        candidates = [(each, tally) for each, tally in listed if each.sequence in living]
-        parameters = {
-            "sequence": [each.sequence for each, _ in candidates],
-            "range_start": [each.range_start for each, _ in candidates],
-            "location": [each.location_id for each, _ in candidates],
-            "received": [sum(tally) for _, tally in candidates],
-            "published": [tally[0] for _, tally in candidates],
-            "unrouted": [tally[1] for _, tally in candidates],
-            "suspended": [tally[2] for _, tally in candidates],
-            "range_end": [each.range_end for each, _ in candidates],
-            "last": [each.last for each, _ in candidates],
-        }
-        won = {(row[0], row[1]) for row in connection.execute(statement("claim_publication"), parameters)}
-    taken = _settled(connection, interchanges)
-    ours = []
-    for each in interchanges:
-        key = (each.sequence, each.range_start)
-        if each.settles is not None:
-            ours.append(each.settles in taken)
-            taken.discard(each.settles)
-        else:
-            ours.append(_replaced(connection, each) if each.sequence is None else key in won)
-        won.discard(key)  # given twice in one call, it is published once
-    return ours
-
-
-def _settled(connection: psycopg.Connection, interchanges: Sequence[Interchange]) -> set[Settled]:
-    """Take away the claimed references in whose place something is published; gives those that were still ours."""
-    wanted: defaultdict[tuple[int, int, bool], list[Settled]] = defaultdict(list)
-    for each in interchanges:
-        if (settles := each.settles) is not None:
-            wanted[settles.host_id, settles.instance, settles.delivered].append(settles)
-    taken: set[Settled] = set()
-    for (host, instance, delivered), mine in wanted.items():
-        sequences = [each.sequence for each in mine]
-        parameters = {"host": host, "instance": instance, "sequence": sequences, "delivered": delivered}
-        row = connection.execute(host_statement("settle_published", host), parameters).fetchone()
-        found = () if row is None else row[0] or ()
-        taken.update(each for each in mine if each.sequence in found)
-    return taken
-
-
-def _replaced(connection: psycopg.Connection, interchange: Interchange) -> bool:
-    """Take away the suspended reference in whose place the interchange is published; False if somebody did already."""
-    if interchange.replaces is None:
-        return True
-    host, sequence = interchange.replaces
-    return (
-        connection.execute(statement("replace_suspended"), {"host": host, "sequence": sequence}).fetchone() is not None
+def _published(
+    writing: Writing,
+    messages: Batch,
+    tallies: Sequence[tuple[int, int, int]],
+    counts: npt.NDArray[np.int64],
+    reasons: Mapping[int, TerminalError],
+) -> Published:
+    decision, hosts = writing.decision, writing.queued.hosts(writing.decision)
+    return Published(
+        publications=len(tallies),
+        received=sum(map(sum, tallies)),
+        published=sum(published for published, _, _ in tallies),
+        unrouted=sum(unrouted for _, unrouted, _ in tallies),
+        suspended=sum(suspended for _, _, suspended in tallies),
+        references=sum(hosts.values()),
+        hosts=frozenset(hosts),
+        refused={messages[position].id: str(why) for position, why in decision.refused.items()},
+        reference_counts=counts.tolist(),
+        held=() if writing.queued.started.all() else decision.held(len(messages)).tolist(),
+        reasons={messages[position].id: str(reason) for position, reason in reasons.items()},
     )
 
 
-def _count_express(
-    connection: psycopg.Connection, interchanges: Sequence[Interchange], tallies: Sequence[tuple[int, int, int]]
-) -> None:
-    """What a location received without a source in the ledger."""
-    received = [
-        (each.location_id, tally)
-        for each, tally in zip(interchanges, tallies, strict=True)
-        if each.sequence is None and each.location_id is not None and each.replaces is None
-    ]
-    if received:
-        parameters = {
-            "location": [location for location, _ in received],
-            "received": [sum(tally) for _, tally in received],
-            "published": [tally[0] for _, tally in received],
-            "unrouted": [tally[1] for _, tally in received],
-            "suspended": [tally[2] for _, tally in received],
-        }
-        connection.execute(statement("count_express"), parameters)
+def _everything(publications: Sequence[Publication]) -> Batch:
+    """The messages of all, and behind them those that failed."""
+    failed = [[failure.message for failure in each.failures] for each in publications]
+    return Batch([*(each.messages for each in publications), *failed])
 
 
-def _await_responses(
-    connection: psycopg.Connection,
+def _writing(
     decision: Decision,
-    interchanges: Sequence[Interchange],
+    publications: Sequence[Publication],
     counts: npt.NDArray[np.int64],
-) -> dict[MessageId, str]:
-    """Subscribe whoever waits for responses; gives the requests that nobody was given, and why."""
-    unanswered = {}
-    waiting = []
+    reasons: Mapping[int, TerminalError],
+) -> Writing:
+    """Messages and references. What failed or nobody wants has one reference: it is suspended."""
+    everything = _everything(publications)
+    failed = np.ones(len(everything) - len(counts), np.int64)
+    writing = Writing(everything, np.concatenate([np.maximum(counts, 1), failed]), decision)
+    writing.exceptions["suspended"] += _suspended(publications, reasons)
+    return writing
+
+
+def _suspended(publications: Sequence[Publication], reasons: Mapping[int, TerminalError]) -> Iterator[Row]:
+    """What failed on the way in, and what nobody wants, waits at the host that received it."""
     position = 0
-    for each in interchanges:
-        for message in each.messages if each.awaits is not None else ():
-            if counts[position] == 0:
-                unanswered[message.id] = decision.why_unrouted(position, message)
-            elif each.awaits is not None:
-                waiting.append(_awaited(decision.router, each.awaits))
+    for each in publications:
+        for failure in each.failures:
+            yield suspension(each.host_id, "receive", failure.code, failure.message.id, storable(failure.reason))
+        if reasons:
+            for place, message in enumerate(each.messages, position):
+                if (why := reasons.get(place)) is not None:
+                    yield suspension(each.host_id, "unrouted", why.code, message.id, storable(str(why)))
         position += len(each.messages)
-    if waiting:
-        with connection.cursor() as cursor:
-            cursor.executemany(statement("await_response"), waiting)
-    return unanswered
 
 
-def _awaited(router: Router, awaits: Awaited) -> dict[str, Any]:
+def _received(publications: Sequence[Publication], tallies: Sequence[tuple[int, int, int]]) -> list[Row]:
+    """What a location received without a source in the ledger."""
+    return [
+        {"location": each.cause.location_id, "published": tally[0], "unrouted": tally[1], "suspended": tally[2]}
+        for each, tally in zip(publications, tallies, strict=True)
+        if isinstance(each.cause, Express) and each.cause.location_id is not None
+    ]
+
+
+def _awaited(
+    router: Router, publications: Sequence[Publication], reasons: Mapping[int, TerminalError]
+) -> tuple[list[Row], dict[MessageId, str]]:
+    """Who waits for responses; and the requests that nobody was given, and why."""
+    waiting: list[Row] = []
+    unanswered: dict[MessageId, str] = {}
+    position = 0
+    for each in publications:
+        if each.awaits is not None:
+            for place, message in enumerate(each.messages, position):
+                if place in reasons:
+                    unanswered[message.id] = str(reasons[place])
+                else:
+                    waiting.append(_waits(router, each.awaits))
+        position += len(each.messages)
+    return waiting, unanswered
+
+
+def _waits(router: Router, awaits: Awaited) -> Row:
     properties = tuple(sorted(awaits.values))
     correlation = next((number for number, known in router.correlations.items() if known == properties), None)
     if correlation is None:  # whoever waits has made it known since this router was loaded
         raise EpochMovedError
     return {
-        "instance": awaits.id,
-        "service": awaits.service_id,
-        "host": awaits.host_id,
-        "correlation": correlation,
-        "hash": correlation_hash(correlation, properties, awaits.values, case_sensitive=router.case_sensitive),
+        "instance_id": str(awaits.id),
+        "service_id": awaits.service_id,
+        "host_id": awaits.host_id,
+        "correlation_id": correlation,
+        "hash": str(correlation_hash(correlation, properties, awaits.values, case_sensitive=router.case_sensitive)),
         "value": shown_values(properties, awaits.values),
         "bound_to": awaits.bound_to,
     }
-
-
-def _write(
-    connection: psycopg.Connection,
-    decision: Decision,
-    interchanges: Sequence[Interchange],
-    counts: npt.NDArray[np.int64],
-) -> Mapping[int, int]:
-    """Messages and parts, then references. What failed or nobody wants has one: it is suspended."""
-    everything = _everything(interchanges)
-    if not everything:
-        return {}
-    failed = np.ones(len(everything) - len(counts), np.int64)
-    store(connection, everything, np.concatenate([np.maximum(counts, 1), failed]))
-    hosts = give(connection, decision, everything.ids)
-    _suspend(connection, decision, interchanges, counts)
-    return hosts
-
-
-def _everything(interchanges: Sequence[Interchange]) -> Batch:
-    """The messages of all, and behind them those that failed."""
-    failed = [[failure.message for failure in each.failures] for each in interchanges]
-    return Batch([*(each.messages for each in interchanges), *failed])
-
-
-def _suspend(
-    connection: psycopg.Connection,
-    decision: Decision,
-    interchanges: Sequence[Interchange],
-    counts: npt.NDArray[np.int64],
-) -> None:
-    """What failed on the way in, and what nobody wants, waits at the host that received it."""
-    rows: list[tuple[Any, ...]] = [
-        (each.host_id, "receive", failure.message.id, storable(failure.reason))
-        for each in interchanges
-        for failure in each.failures
-    ]
-    if not counts.all():
-        messages = Batch(each.messages for each in interchanges)
-        owners = np.repeat([each.host_id for each in interchanges], [len(each.messages) for each in interchanges])
-        for position in np.flatnonzero(counts == 0).tolist():
-            message = messages[position]
-            reason = storable(decision.why_unrouted(position, message))
-            rows.append((int(owners[position]), "unrouted", message.id, reason))
-    copy_tuples(
-        connection,
-        "COPY suspended (host_id, kind, message_id, reason) FROM STDIN (FORMAT BINARY)",
-        ("int2", "text", "uuid", "text"),
-        rows,
-    )

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from msgspec import Struct
+
+from crossdock.errors import TerminalError, brief
 from crossdock.message.message import Message, MessageId
 
 
 def storable(text: str) -> str:
     """PostgreSQL's text has neither NUL nor half of a surrogate pair, and a reason may quote anything."""
-    return text.replace("\0", "\\0").encode("utf-8", "backslashreplace").decode()
+    return brief(text).replace("\0", "\\0").encode("utf-8", "backslashreplace").decode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +25,12 @@ class Published:
     """What a call put into the MessageBox, without what was published before; `hosts` have new references.
 
     `refused` are requests that nobody was given, or that more than one partner would have answered, and why; they are
-    among the unrouted. `given` says how many references each message got, in the order of the interchanges.
-    `match_seconds` were spent on finding the subscriptions.
+    among the unrouted. `reference_counts` says how many references each message got, in the order of the
+    publications, `held` how many of them wait because their service is stopped. `reasons` say why nobody was given a
+    message. `match_seconds` were spent on finding the subscriptions.
     """
 
-    interchanges: int = 0
+    publications: int = 0
     received: int = 0
     published: int = 0
     unrouted: int = 0
@@ -33,48 +38,47 @@ class Published:
     references: int = 0
     hosts: frozenset[int] = frozenset()
     refused: Mapping[MessageId, str] = field(default_factory=dict)
-    given: Sequence[int] = field(default=(), compare=False)
+    reference_counts: Sequence[int] = field(default=(), compare=False)
+    held: Sequence[int] = field(default=(), compare=False)
+    reasons: Mapping[UUID, str] = field(default_factory=dict, compare=False)
     match_seconds: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class ServerTime:
+    """What the clock of PostgreSQL said, and our monotonic clock when we heard it."""
+
+    said: datetime
+    heard: float
+
+    def now(self) -> datetime:
+        """The time by the clock of PostgreSQL, or a little earlier, however wrong the clock of this machine is."""
+        return self.said + timedelta(seconds=time.monotonic() - self.heard)
+
+
+class Reference(Struct, frozen=True):  # made for every delivery: a dataclass takes five times as long
     """A claim on one message for one service. `attempt` counts the attempts before this one.
 
-    `line` is not 0 where it is one of an ordered service, or only for this host instance. `instance` is the running
+    `subqueue` is not 0 where it is one of an ordered service, or only for this host instance. `instance` is the running
     instance it is for, if its subscription is one of an instance. `claim` tells this claim from those before and after.
     `deaths` are those of processes that had it in hand: the first in any way, the others while they delivered it.
+    `claimed_at` is the time of the claim, `host_id` the host at which it was made.
+    Where it is `undeliverable` the message is no longer stored or cannot be read, and here it is empty: it is to be
+    suspended for that reason.
     """
 
     sequence: int
     service_id: int
     attempt: int
     message: Message
-    line: int = 0
+    claimed_at: ServerTime
+    subqueue: int = 0
     instance: UUID | None = None
     subscription_id: int = 0
     claim: int = 0
     deaths: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class LineOutcome:
-    """What came of a claim on an ordered line: delivered in order up to where it stopped, and the rest put back.
-
-    `failed` is the one that has to be tried again, and until when its line is blocked; not `tried`, it only has to
-    wait. `stopped_by` is among the suspended, and the line waits until somebody has dealt with it. `claims` say which
-    claim of each reference is meant.
-    """
-
-    completed: Sequence[int] = ()
-    suspended: Sequence[tuple[int, str]] = ()
-    failed: int | None = None
-    blocked_until: datetime | None = None
-    reason: str | None = None
-    untried: Sequence[int] = ()
-    tried: bool = True
-    stopped_by: int | None = None
-    claims: Mapping[int, int] = field(default_factory=dict)
+    undeliverable: TerminalError | None = None
+    host_id: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +87,14 @@ class SuspendedMessage:
 
     id: MessageId
     kind: str
+    code: str
     reason: str
     source_file: str | None
     receive_location: str | None
     port: str | None
     type: str | None
     bytes: int
-    suspended_at: datetime
+    suspended_at: datetime | None
     host_id: int
     sequence: int
     nearest_misses: Sequence[Mapping[str, Any]] | None = None

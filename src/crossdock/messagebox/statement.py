@@ -1,4 +1,4 @@
-"""The statements of the MessageBox: one verb per file in `sql/`."""
+"""The statements of the MessageBox: by noun in `sql/`, each under a line `-- name: VERB`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from uuid import UUID
 from psycopg import sql
 
 _PER_HOST = ("queue", "claimed", "scheduled", "suspended")
+# What several statements have in common, written in them as its name in braces.
+_PARTS = ("take_claimed",)
 
 
 def array_text(values: Iterable[int | UUID | str]) -> str:
@@ -20,20 +22,35 @@ def array_text(values: Iterable[int | UUID | str]) -> str:
     return "{" + ",".join(map(str, values)) + "}"
 
 
-@cache
 def statement(verb: str) -> str:
-    """The text of `sql/<verb>.sql`."""
-    return (files("crossdock.messagebox") / "sql" / f"{verb}.sql").read_text(encoding="utf-8")
+    """The text of the statement of this name."""
+    return statements()[verb]
 
 
 @cache
-def host_statement(verb: str, host_id: int) -> str:
-    """The statement with {queue}, {claimed}, {scheduled} and {suspended} named as the tables of one host.
+def statements() -> dict[str, str]:
+    """All of them, by name."""
+    found: dict[str, str] = {}
+    for file in (files("crossdock.messagebox") / "sql").iterdir():
+        _, *named = file.read_text(encoding="utf-8").split("\n-- name: ")
+        for each in named:
+            verb, text = each.split("\n", 1)
+            assert verb not in found, f"two statements are named {verb}"
+            found[verb] = text.strip() + "\n"
+    return found
+
+
+@cache
+def host_statement(verb: str, host_id: int | None) -> str:
+    """The statement with {queue}, {claimed}, {scheduled} and {suspended} named as the tables of one host, or of all.
 
     They are named directly because the role of a host may use these and no others.
     """
-    tables = {table: sql.Identifier(f"{table}_{host_id}") for table in _PER_HOST}
-    return sql.SQL(statement(verb)).format(**tables).as_string()
+    tables = {table: sql.Identifier(table if host_id is None else f"{table}_{host_id}") for table in _PER_HOST}
+    text = statement(verb)
+    for part in _PARTS:
+        text = text.replace(f"{{{part}}}", statement(part).strip())
+    return sql.SQL(text).format(**tables).as_string()
 
 
 @cache

@@ -12,15 +12,15 @@ from uuid import UUID
 
 import psycopg
 
+from crossdock.message.columns import BODY, MessageColumns
 from crossdock.message.message import Message, Part, StreamedPart
-from crossdock.message.run import BODY, MessageRun
 from crossdock.messagebox.batch import Batch
-from crossdock.messagebox.copy import Row, copy_rows, copy_tuples, in_pipeline, length
+from crossdock.messagebox.copy import Row, copy_rows, length
 from crossdock.messagebox.statement import array_text, statement
 from crossdock.subscription.router import Int64s
 
 PART_LIMIT_BYTES = 1024 * 1024
-_MESSAGES = "COPY message (id, context, part_count, parts, given) FROM STDIN (FORMAT BINARY)"
+_MESSAGES = "COPY message (id, context, part_count, parts, reference_count) FROM STDIN (FORMAT BINARY)"
 _PARTS = "COPY part (id, name, body, size, fragments) FROM STDIN (FORMAT BINARY)"
 _UUID_OID = 2950
 _ARRAY = Struct(">iiiii")
@@ -28,22 +28,19 @@ _ID = Struct(">hi").pack(5, 16)  # both kinds of row begin so: five fields, the 
 _BODY_NAME = length(len(BODY)) + BODY.encode()
 _COUNT = Struct(">ih")
 _SIZE = Struct(">iqii")
-_GIVEN = Struct(">ii")
+_REFERENCES = Struct(">ii")
 # (size, fragments) of parts in fragments, by the id of their message and their number in it
 Large = Mapping[tuple[UUID, int], tuple[int, int]]
 _ONE_PART = _COUNT.pack(2, 1) + length(40) + _ARRAY.pack(1, 0, _UUID_OID, 1, 1) + length(16)
 
 
-def store(connection: psycopg.Connection, messages: Batch, given: Int64s) -> None:
+def store(connection: psycopg.Connection, messages: Batch, counts: Int64s) -> None:
     """Write the messages, each with the number of references it is given, and their parts.
 
     Bodies over the limit go in as fragments.
     """
-    if in_pipeline(connection):
-        _store_few(connection, messages, given)
-        return
     large = _store_fragments(connection, messages)
-    copy_rows(connection, _MESSAGES, message_rows(messages, given))
+    copy_rows(connection, _MESSAGES, message_rows(messages, counts))
     copy_rows(connection, _PARTS, part_rows(messages, large))
 
 
@@ -60,20 +57,6 @@ def few_rows(messages: Iterable[Message]) -> dict[str, list[Any] | str]:
             columns["name"].append(part.name)
             columns["body"].append(part.body)
     return {**columns, **{name: array_text(columns[name]) for name in ("message", "part_of", "part")}}
-
-
-def _store_few(connection: psycopg.Connection, messages: Iterable[Message], given: Int64s) -> None:
-    """The same in a pipeline."""
-    rows: list[tuple[object, ...]] = []
-    parts: list[tuple[object, ...]] = []
-    for message, references in zip(messages, given.tolist(), strict=True):
-        ids = [UUID(bytes=part) for part in _part_ids(message)]
-        rows.append((message.id, message.context.to_json().decode(), len(ids), ids, references))
-        for id_, part in zip(ids, message.parts, strict=True):
-            assert isinstance(part, Part)
-            parts.append((id_, part.name, part.body, len(part.body), 0))
-    copy_tuples(connection, _MESSAGES, ("uuid", "json", "int2", "uuid[]", "int4"), rows)
-    copy_tuples(connection, _PARTS, ("uuid", "text", "bytea", "int8", "int4"), parts)
 
 
 def _part_ids(message: Message) -> list[bytes]:
@@ -111,15 +94,15 @@ def _part_id(message: UUID, number: int) -> bytes:
     return message.bytes if number == 0 else blake2b(message.bytes + length(number), digest_size=16).digest()
 
 
-def message_rows(messages: Batch, given: Int64s) -> Iterator[Row]:
+def message_rows(messages: Batch, counts: Int64s) -> Iterator[Row]:
     """Rows of the spool, as pieces of bytes."""
-    references = (_GIVEN.pack(4, number) for number in given.tolist())
-    for run in messages.runs:
-        if isinstance(run, MessageRun):
-            ids, sizes = _ids(run), [length(len(context)) for context in run.contexts]
-            yield from zip(repeat(_ID), ids, sizes, run.contexts, repeat(_ONE_PART), ids, references)
+    references = (_REFERENCES.pack(4, number) for number in counts.tolist())
+    for piece in messages.pieces:
+        if isinstance(piece, MessageColumns):
+            ids, sizes = _ids(piece), [length(len(context)) for context in piece.contexts]
+            yield from zip(repeat(_ID), ids, sizes, piece.contexts, repeat(_ONE_PART), ids, references)
         else:
-            yield from map(_message_row, run, references)
+            yield from map(_message_row, piece, references)
 
 
 def _message_row(message: Message, references: bytes) -> Row:
@@ -134,13 +117,13 @@ def _message_row(message: Message, references: bytes) -> Row:
 
 def part_rows(messages: Batch, large: Large) -> Iterator[Row]:
     """Rows of the parts; `large` are those that are in fragments."""
-    for run in messages.runs:
-        if isinstance(run, MessageRun) and _are_whole(run):
-            sizes = [length(len(body)) for body in run.bodies]
-            whole = [_SIZE.pack(8, len(body), 4, 0) for body in run.bodies]
-            yield from zip(repeat(_ID), _ids(run), repeat(_BODY_NAME), sizes, run.bodies, whole)
+    for piece in messages.pieces:
+        if isinstance(piece, MessageColumns) and _are_whole(piece):
+            sizes = [length(len(body)) for body in piece.bodies]
+            whole = [_SIZE.pack(8, len(body), 4, 0) for body in piece.bodies]
+            yield from zip(repeat(_ID), _ids(piece), repeat(_BODY_NAME), sizes, piece.bodies, whole)
         else:
-            yield from chain.from_iterable(_part_rows(message, large) for message in run)
+            yield from chain.from_iterable(_part_rows(message, large) for message in piece)
 
 
 def _part_rows(message: Message, large: Large) -> Iterator[Row]:
@@ -158,12 +141,12 @@ def _in_fragments(size: int, fragments: int) -> Row:
     return length(-1), _SIZE.pack(8, size, 4, fragments)
 
 
-def _ids(run: MessageRun) -> list[bytes]:
-    return [run.ids[start : start + 16] for start in range(0, len(run.ids), 16)]
+def _ids(piece: MessageColumns) -> list[bytes]:
+    return [piece.ids[start : start + 16] for start in range(0, len(piece.ids), 16)]
 
 
-def _are_whole(run: MessageRun) -> bool:
-    return max(map(len, run.bodies), default=0) <= PART_LIMIT_BYTES
+def _are_whole(piece: MessageColumns) -> bool:
+    return max(map(len, piece.bodies), default=0) <= PART_LIMIT_BYTES
 
 
 def _store_fragments(connection: psycopg.Connection, messages: Batch) -> Large:
@@ -185,10 +168,10 @@ def _store_fragments(connection: psycopg.Connection, messages: Batch) -> Large:
 
 def _large_parts(messages: Batch) -> Iterator[tuple[UUID, int, Part | StreamedPart]]:
     """Parts that are too large for one row, with the id of their message and their number in it."""
-    for run in messages.runs:
-        if isinstance(run, MessageRun) and _are_whole(run):
+    for piece in messages.pieces:
+        if isinstance(piece, MessageColumns) and _are_whole(piece):
             continue
-        for message in run:
+        for message in piece:
             for number, part in enumerate(message.parts):
                 if isinstance(part, StreamedPart) or len(part.body) > PART_LIMIT_BYTES:
                     yield message.id, number, part

@@ -20,11 +20,10 @@ from crossdock.messagebox.database import Database
 from crossdock.messagebox.deployment import Deployment, change_state, deploy, settle_members
 from crossdock.messagebox.lifeline import EPOCH_CHANNEL, channel
 from crossdock.messagebox.publish import SUBSCRIPTION_LOCK
-from crossdock.messagebox.statement import statement
+from crossdock.messagebox.statement import host_statement, statement
 from crossdock.subscription.correlation import correlation_hash, shown_values
 
 State = Literal["started", "stopped", "unenlisted"]
-MOVE_EPOCH = "UPDATE box SET epoch = epoch + 1, epoch_token = gen_random_uuid() RETURNING epoch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +36,11 @@ class Transition:
     resumed: int = 0
 
 
-class Subscriptions(Database):
-    """The agent's verbs for what matches."""
+class Subscriptions:
+    """`agent.subscriptions`: the verbs for what matches."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
     def deploy(self, deployment: Deployment) -> bool:
         """Make the MessageBox agree with the application; False if it did already. Nobody publishes meanwhile."""
@@ -77,44 +79,40 @@ class Subscriptions(Database):
             epoch = _moved(connection)
             resumed = 0
             if service is None:
-                connection.execute("UPDATE send_port_group SET state = %s WHERE name = %s", [after, name])
+                connection.execute(statement("set_group_state"), {"name": name, "state": after})
             else:
                 resumed = change_state(connection, service, before, after, epoch)
             members = settle_members(connection, epoch)
             for woken in {host, *(each for _, each, _ in members)} - {None}:
                 assert woken is not None
-                connection.execute("SELECT pg_notify(%s, '')", [channel(woken)])
+                connection.execute(statement("announce"), {"channel": channel(woken)})
             return Transition(name, before, after, resumed + sum(count for _, _, count in members))
 
     def enable(self, name: str, *, enabled: bool) -> bool:
         """Enable or disable a receive location; False if it was so already."""
         with self._alone() as connection:
-            query = "SELECT enabled FROM receive_location WHERE name = %s AND deployed"
-            row = connection.execute(query, [name]).fetchone()
+            row = connection.execute(statement("find_location_enabled"), {"name": name}).fetchone()
             if row is None:
                 raise UsageError(f"There is no receive location {name!r} deployed. See: crossdock get locations")
             if row[0] == enabled:
                 return False
             _moved(connection)
-            connection.execute("UPDATE box SET location_epoch = location_epoch + 1")
-            connection.execute("UPDATE receive_location SET enabled = %s WHERE name = %s", [enabled, name])
+            connection.execute(statement("renew_location_token"))
+            connection.execute(statement("set_location_enabled"), {"name": name, "enabled": enabled})
             return True
 
     # Instances
 
     def correlate(self, properties: Sequence[str]) -> int:
         """The correlation by these properties; a new one is known to every publisher from here on."""
-        known = "SELECT id FROM correlation WHERE property = %s"
-        with self._connection() as connection:
-            row = connection.execute(known, [list(properties)]).fetchone()
-        if row is not None:
-            return int(row[0])
+        sought = {"property": list(properties)}
+        if known := self._database.rows("find_correlation", sought):
+            return int(known[0][0])
         with self._alone() as connection:
-            row = connection.execute(known, [list(properties)]).fetchone()
+            row = connection.execute(statement("find_correlation"), sought).fetchone()
             if row is None:
                 _moved(connection)
-                insert = "INSERT INTO correlation (property) VALUES (%s) RETURNING id"
-                row = connection.execute(insert, [list(properties)]).fetchone()
+                row = connection.execute(statement("create_correlation"), sought).fetchone()
             assert row is not None
             return int(row[0])
 
@@ -128,24 +126,23 @@ class Subscriptions(Database):
         properties = sorted(values)
         self._check_types(values)
         correlation = self.correlate(properties)
-        with self._connection() as connection, connection.transaction():
-            box = connection.execute("SELECT case_sensitive FROM box").fetchone()
-            assert box is not None
-            hash_ = correlation_hash(correlation, properties, values, case_sensitive=box[0])
-            row = connection.execute(
-                "INSERT INTO instance_subscription"
-                " (instance_id, service_id, host_id, correlation_id, hash, value, bound_to)"
-                " SELECT %s, id, host_id, %s, %s, %s, %s FROM service WHERE name = %s RETURNING id",
-                [instance, correlation, hash_, shown_values(properties, values), bound_to, service],
-            ).fetchone()
-        if row is None:
+        case_sensitive = bool(self._database.value("read_case_sensitive"))
+        subscription = {
+            "instance": instance,
+            "service": service,
+            "correlation": correlation,
+            "hash": correlation_hash(correlation, properties, values, case_sensitive=case_sensitive),
+            "value": shown_values(properties, values),
+            "bound_to": bound_to,
+        }
+        made = self._database.rows("subscribe_instance", subscription)
+        if not made:
             raise UsageError(f"There is no service {service!r} whose instance could subscribe.")
-        return int(row[0])
+        return int(made[0][0])
 
     def _check_types(self, values: Mapping[str, Value]) -> None:
         """A value of another type than its property's would never match, and nobody would know why."""
-        with self._connection() as connection:
-            declared = connection.execute("SELECT name, type FROM property").fetchall()
+        declared = self._database.rows("list_properties")
         registry = PropertyRegistry([(name, PropertyType(type_)) for name, type_ in declared])
         for name, value in values.items():
             if registry.resolve(name) != name:
@@ -153,33 +150,31 @@ class Subscriptions(Database):
             if type_of(value) != registry.type_of(name):
                 raise UsageError(f"Property {name!r} is {registry.type_of(name)}, and {value!r} is {type_of(value)}.")
 
-    def end_instance(self, *instances: UUID) -> int:
-        """They are done: nothing goes to them any more. What they were given and did not take is suspended."""
-        with self._connection() as connection, connection.transaction():
+    def end_instance(self, *instances: UUID, host_id: int | None = None) -> int:
+        """They are done: nothing goes to them any more. What they were given and did not take is suspended.
+
+        `host_id` is where they are, for whoever may not look elsewhere.
+        """
+        with self._database.connection() as connection, connection.transaction():
             connection.execute(statement("end_instance"), {"instance": list(instances)})
-            row = connection.execute(statement("discard"), {"instance": list(instances)}).fetchone()
-        return 0 if row is None else int(row[0])
+            row = connection.execute(host_statement("discard", host_id), {"instance": list(instances)}).fetchone()
+        return 0 if row is None else len(row[0] or ())
 
     @contextmanager
     def _alone(self) -> Iterator[psycopg.Connection]:
-        with self._connection() as connection, connection.transaction():
-            connection.execute("SELECT pg_advisory_xact_lock(%s)", [SUBSCRIPTION_LOCK])
+        with self._database.connection() as connection, connection.transaction():
+            connection.execute(statement("lock_alone"), {"lock": SUBSCRIPTION_LOCK})
             yield connection
 
 
 def _found(connection: psycopg.Connection, name: str) -> tuple[str, int | None, State, int | None]:
     """(what it is, service, state, host) of a send port, or of a group, which is no service."""
-    port = connection.execute(
-        "SELECT id, state, host_id, group_name FROM service"
-        " WHERE name = %s AND deployed AND class <> 'messaging isolated'",
-        [name],
-    ).fetchone()
+    port = connection.execute(statement("find_port"), {"name": name}).fetchone()
     if port is not None and port[3] is not None:
         raise UsageError(f"{name!r} follows its group and its port. Change {port[3]!r}, or the port.")
     if port is not None:
         return "Send port", port[0], port[1], port[2]
-    query = "SELECT state FROM send_port_group WHERE name = %s AND deployed"
-    if (group := connection.execute(query, [name]).fetchone()) is not None:
+    if (group := connection.execute(statement("find_group_state"), {"name": name}).fetchone()) is not None:
         return "Send port group", None, group[0], None
     raise UsageError(f"There is no send port or group {name!r} deployed. See: crossdock get ports|groups")
 
@@ -196,7 +191,7 @@ def _refuse_empty_group(connection: psycopg.Connection, name: str, after: State,
 
 
 def _moved(connection: psycopg.Connection) -> int:
-    row = connection.execute(MOVE_EPOCH).fetchone()
+    row = connection.execute(statement("move_epoch")).fetchone()
     assert row is not None
     _announce(connection)
     return int(row[0])
@@ -204,4 +199,4 @@ def _moved(connection: psycopg.Connection) -> int:
 
 def _announce(connection: psycopg.Connection) -> None:
     """Inside the transaction, so that it goes out with the change or not at all; changes are rare."""
-    connection.execute("SELECT pg_notify(%s, '')", [EPOCH_CHANNEL])
+    connection.execute(statement("announce"), {"channel": EPOCH_CHANNEL})

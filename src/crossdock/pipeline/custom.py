@@ -12,6 +12,7 @@ from decimal import Decimal
 from typing import Any
 
 from crossdock.errors import DocumentError, PromotionError
+from crossdock.message.context import WRITTEN_TEXT_LIMIT
 from crossdock.message.property import SYSTEM_PROPERTIES, PropertyType, Value, check_value, type_of
 from crossdock.pipeline.document import Document
 
@@ -36,12 +37,12 @@ class Checks:
             raise DocumentError(f"{name} gives a body that is {type(made.body).__name__} instead of bytes")
         try:
             promoted = self._values(made.promoted, before.promoted, self.text_limit)
-            written = self._values(made.written, before.written, None)
+            written = self._values(made.written, before.written, max(self.text_limit, WRITTEN_TEXT_LIMIT))
             return _typed(made.changed(promoted=promoted, written=written), before)
         except PromotionError as error:
             raise DocumentError(f"{name} gives what cannot be kept: {error}") from error
 
-    def _values(self, given: Any, before: Mapping[str, Value], limit: int | None) -> Mapping[str, Value]:
+    def _values(self, given: Any, before: Mapping[str, Value], limit: int) -> Mapping[str, Value]:
         if not isinstance(given, Mapping):
             raise PromotionError(f"properties are a mapping, not {type(given).__name__}")
         return {
@@ -49,7 +50,7 @@ class Checks:
             for name, value in given.items()
         }
 
-    def _value(self, name: Any, value: Any, limit: int | None) -> Any:
+    def _value(self, name: Any, value: Any, limit: int) -> Any:
         if not isinstance(name, str):
             raise PromotionError(f"the name of a property is text, not {name!r}")
         system = SYSTEM_PROPERTIES.get(name)
@@ -119,8 +120,8 @@ def _fitting(name: str, value: Any, known: PropertyType | None) -> Any:
     raise PromotionError(f"property {name!r} is {known}, and not {given}")
 
 
-def _check_text(name: str, text: str, limit: int | None) -> None:
-    if limit is not None and len(text) > limit:
+def _check_text(name: str, text: str, limit: int) -> None:
+    if len(text) > limit:
         raise PromotionError(f"property {name!r} has {len(text)} characters, and {limit} is the most")
     try:
         text.encode()

@@ -11,15 +11,18 @@ from typing import Any, Generic, TypeVar, overload
 
 from msgspec import Struct, field, structs
 
-from crossdock.errors import PromotionError
+from crossdock.errors import DocumentError, PromotionError, TerminalError
+from crossdock.message.columns import Columns
+from crossdock.message.context import WRITTEN_TEXT_LIMIT
 from crossdock.message.property import PARSERS, PropertyType, Value, parse_values
-from crossdock.message.run import Columns
 
 Path = TypeVar("Path")
 
 
 class Document(Struct, frozen=True):
     """`error` says why it cannot be routed; then nothing is promoted from it and its bytes are kept as they came.
+
+    `code` is that of the error.
 
     A `piece` was found inside a source; it is not the source as it came.
     """
@@ -30,17 +33,20 @@ class Document(Struct, frozen=True):
     written: Mapping[str, Value] = field(default_factory=dict)
     error: str | None = None
     piece: bool = True
+    code: str = DocumentError.code
 
     def changed(self, **changes: Any) -> Document:
         """The same but for this: body, type, promoted, written."""
         return structs.replace(self, **changes)
 
-    def failed(self, reason: str) -> Document:
-        return Document(self.body, self.type, error=reason, piece=self.piece)
+    def failed(self, reason: str | TerminalError) -> Document:
+        """The same bytes, with the reason why they cannot be routed. An error brings its code."""
+        code = reason.code if isinstance(reason, TerminalError) else DocumentError.code
+        return Document(self.body, self.type, error=str(reason), piece=self.piece, code=code)
 
 
 @dataclass(frozen=True, slots=True)
-class DocumentRun(Sequence[Document]):
+class DocumentColumns(Sequence[Document]):
     """Documents without an error. A column holds what each of them has of a property, or None."""
 
     bodies: Sequence[bytes]
@@ -82,13 +88,17 @@ class Promotion(Generic[Path]):
 
 
 class Promoter(Generic[Path]):
-    """Promotes the fields of a kind of document. `text_limit` is the longest promoted text, in characters."""
+    """Promotes the fields of a kind of document. `text_limit` is the longest promoted text, in characters.
+
+    A distinguished one may be longer, up to what a context keeps of one text.
+    """
 
     def __init__(self, promotions: Sequence[Promotion[Path]], text_limit: int) -> None:
         self.promotions = promotions
-        self._text_limit = text_limit
+        limits = text_limit, max(text_limit, WRITTEN_TEXT_LIMIT)
         self._plan = [
-            (each, each.type is PropertyType.TEXT and not each.distinguished, PARSERS[each.type]) for each in promotions
+            (each, limits[each.distinguished] if each.type is PropertyType.TEXT else None, PARSERS[each.type])
+            for each in promotions
         ]
 
     def promote(self, find: Callable[[Path], str | None]) -> tuple[dict[str, Value], dict[str, Value]]:
@@ -99,18 +109,17 @@ class Promoter(Generic[Path]):
         """The same from the text of every field, in the order of the promotions."""
         promoted: dict[str, Value] = {}
         written: dict[str, Value] = {}
-        for (promotion, limited, parse), text in zip(self._plan, texts, strict=True):
+        for (promotion, limit, parse), text in zip(self._plan, texts, strict=True):
             if text is None:
                 continue
-            if limited:
-                if len(text) > self._text_limit:
-                    raise _placed(promotion, self._too_long(text))
-                promoted[promotion.property] = text
-                continue
-            try:
-                value = parse(text)
-            except PromotionError as error:
-                raise _placed(promotion, error) from error
+            value: Value = text
+            if limit is None:
+                try:
+                    value = parse(text)
+                except PromotionError as error:
+                    raise _placed(promotion, error) from error
+            elif len(text) > limit:
+                raise _placed(promotion, _too_long(text, limit))
             (written if promotion.distinguished else promoted)[promotion.property] = value
         return promoted, written
 
@@ -118,13 +127,12 @@ class Promoter(Generic[Path]):
         """The same for many documents at once, from the texts of each field. What does not fit is found one by one."""
         promoted: dict[str, Sequence[Value | None]] = {}
         written: dict[str, Sequence[Value | None]] = {}
-        for (promotion, limited, _), column in zip(self._plan, texts, strict=True):
-            if limited:
-                if max(map(len, filter(None, column)), default=0) > self._text_limit:
-                    raise _placed(promotion, PromotionError("a text is too long"))
-                promoted[promotion.property] = column
-                continue
-            values = parse_values(promotion.type, column)
+        for (promotion, limit, _), column in zip(self._plan, texts, strict=True):
+            values: Sequence[Value | None] = column
+            if limit is None:
+                values = parse_values(promotion.type, column)
+            elif max(map(len, filter(None, column)), default=0) > limit:
+                raise _placed(promotion, PromotionError("a text is too long"))
             (written if promotion.distinguished else promoted)[promotion.property] = values
         return promoted, written
 
@@ -134,8 +142,9 @@ class Promoter(Generic[Path]):
         except PromotionError as error:
             raise _placed(promotion, error) from error
 
-    def _too_long(self, text: str) -> PromotionError:
-        return PromotionError(f"the text has {len(text)} characters, and {self._text_limit} is the most")
+
+def _too_long(text: str, limit: int) -> PromotionError:
+    return PromotionError(f"the text has {len(text)} characters, and {limit} is the most")
 
 
 def _placed(promotion: Promotion[Path], error: PromotionError) -> PromotionError:

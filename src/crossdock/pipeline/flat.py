@@ -12,10 +12,11 @@ from io import StringIO
 
 from crossdock.errors import DocumentError, PromotionError
 from crossdock.message.property import Value
-from crossdock.pipeline.document import Document, DocumentRun, LineReader, Promoter
+from crossdock.pipeline.document import Document, DocumentColumns, LineReader, Promoter
 from crossdock.pipeline.lines import lines_of
 
 _BOM = b"\xef\xbb\xbf"
+_HEADER_CHARACTERS = 1_000
 _BLANKS = " \t\r\n\v\f"
 
 
@@ -46,8 +47,8 @@ class Record:
             return [line[start - 1 : start - 1 + length].strip() for start, length in self.positions]
         if self.quote not in line:
             return line.split(self.delimiter)
-        if len(line) > csv.field_size_limit():  # which is one for the whole process
-            return split_quoted(line, self.delimiter, self.quote)
+        if len(line) > csv.field_size_limit():
+            csv.field_size_limit(len(line))  # for the whole process, and only ever raised: our lines are bounded before
         try:
             [columns] = csv.reader([line], delimiter=self.delimiter, quotechar=self.quote, strict=True)
         except csv.Error as error:
@@ -132,7 +133,7 @@ class FlatDisassembler:
         for number, line in lines:
             yield self._line(record, f"line {number}", line, promoted, written)
 
-    def together(self, content: bytes, start: int | None = None) -> DocumentRun | None:
+    def together(self, content: bytes, start: int | None = None) -> DocumentColumns | None:
         """The lines of a plain file, all at once: delimited, nothing quoted, neither header nor trailer."""
         record = self.record
         if record.positions or self.names_first or self.header is not None or self.trailer is not None:
@@ -147,7 +148,7 @@ class FlatDisassembler:
         plain = lines and record.quote not in texts and "\r" not in texts
         columns = record.columns(texts.split("\n")) if plain else None
         try:
-            return None if columns is None else DocumentRun(lines, self.type, *record.promoter.columns(columns))
+            return None if columns is None else DocumentColumns(lines, self.type, *record.promoter.columns(columns))
         except PromotionError:
             return None
 
@@ -159,6 +160,8 @@ class FlatDisassembler:
             return None
         lines = [(1, first.rstrip(b"\r"))]
         record, promoted, written = self._begin(lines)
+        if sum(len(str(value)) for value in (*promoted.values(), *written.values())) > _HEADER_CHARACTERS:
+            return None  # too much to give to each of so many lines; read whole, they are counted first
         skipped = 0 if lines else head.index(b"\n") + 1
 
         def read(content: bytes, start: int) -> Iterator[Document]:
@@ -214,40 +217,9 @@ class FlatDisassembler:
         try:
             mine, distinguished = record.promote(line_text(line))
         except (DocumentError, PromotionError) as error:
-            return Document(line, self.type, error=f"{place}: {error}")
+            return Document(line, self.type, error=f"{place}: {error}", code=error.code)
         everything = {"BTS.MessageType": self.type, **promoted, **mine}
         return Document(line, self.type, everything, {**written, **distinguished})
-
-
-def split_quoted(line: str, delimiter: str, quote: str) -> list[str]:
-    """The columns of a line, as `csv.reader` gives them, whatever their length."""
-    columns: list[str] = []
-    position = 0
-    while True:
-        if line.startswith(quote, position):
-            text, position = _quoted(line, quote, position + 1)
-            columns.append(text)
-            if position < len(line) and not line.startswith(delimiter, position):
-                raise DocumentError(f"'{delimiter}' expected after '{quote}'")
-        else:
-            end = line.find(delimiter, position)
-            columns.append(line[position:] if end < 0 else line[position:end])
-            position = len(line) if end < 0 else end
-        if position == len(line):
-            return columns
-        position += 1
-
-
-def _quoted(line: str, quote: str, position: int) -> tuple[str, int]:
-    """The text up to the quote that closes it, and where that ends; a quote that is doubled is one of the text."""
-    parts: list[str] = []
-    while (end := line.find(quote, position)) >= 0:
-        parts.append(line[position:end])
-        if not line.startswith(quote, end + 1):
-            return "".join(parts), end + 1
-        parts.append(quote)
-        position = end + 2
-    raise DocumentError("unexpected end of data")
 
 
 def line_text(line: bytes) -> str:

@@ -15,7 +15,7 @@ import msgspec
 
 from crossdock.errors import ApplicationError, DocumentError, PromotionError
 from crossdock.message.property import PropertyType
-from crossdock.pipeline.document import Document, DocumentRun, LineReader, Promoter, Promotion
+from crossdock.pipeline.document import Document, DocumentColumns, LineReader, Promoter, Promotion
 from crossdock.pipeline.lines import MESSAGES_LIMIT, has_too_many_lines, lines_of, too_many
 from crossdock.pipeline.nesting import nesting
 
@@ -56,7 +56,7 @@ class JsonDisassembler:
             case _:
                 yield self._document(content, body, "the file")
 
-    def together(self, content: bytes, start: int | None = None) -> DocumentRun | None:
+    def together(self, content: bytes, start: int | None = None) -> DocumentColumns | None:
         """The documents of a file of lines, or of whole lines from `start` on; None if one needs a closer look."""
         body = content if start else content.removeprefix(_BOM)
         if (start is None and self.by_lines(body) is None) or has_too_many_lines(body):
@@ -64,7 +64,7 @@ class JsonDisassembler:
         lines = [stripped for line in lines_of(body) if (stripped := line.strip(_BLANK))]
         texts = self._fields.read_lines(body, lines) if lines else None
         try:
-            return None if texts is None else DocumentRun(lines, self._type, *self._promoter.columns(texts))
+            return None if texts is None else DocumentColumns(lines, self._type, *self._promoter.columns(texts))
         except PromotionError:
             return None
 
@@ -85,12 +85,12 @@ class JsonDisassembler:
             if texts is None:
                 problem = _problem(body, place if number is None else f"{place} {number}")
                 if problem is not None:
-                    return Document(content, self._type, error=str(problem))
+                    return Document(content, self._type).failed(problem)
                 promoted, written = self._promoter.promote(partial(find, body))
             else:
                 promoted, written = self._promoter.values(texts)
         except PromotionError as error:
-            return Document(content, self._type, error=str(error))
+            return Document(content, self._type).failed(error)
         promoted["BTS.MessageType"] = self._type
         return Document(content, self._type, promoted, written)
 

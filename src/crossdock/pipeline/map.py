@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from lxml import etree
 
 from crossdock.errors import ApplicationError, DocumentError
+from crossdock.foreign import FOREIGN_CODE, described
 from crossdock.pipeline.validate import parse_with_files
 from crossdock.pipeline.xml import parse_document
 
@@ -35,11 +36,12 @@ def function_map(name: str, called: Callable[[bytes], bytes]) -> Transform:
 
     def transform(body: bytes) -> bytes:
         try:
-            made = called(body)
+            with FOREIGN_CODE:
+                made = called(body)
         except DocumentError:
             raise
         except Exception as error:
-            raise DocumentError(f"the map {name} fails on it: {type(error).__name__}: {error}") from error
+            raise DocumentError(f"the map {name} fails on it: {described(error)}") from error
         if not isinstance(made, bytes):
             raise DocumentError(f"the map {name} gives {type(made).__name__} instead of bytes")
         return made

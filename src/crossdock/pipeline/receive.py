@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from itertools import accumulate, islice
 from typing import Protocol, runtime_checkable
 
-from crossdock.errors import DocumentError, PromotionError
+from crossdock.errors import DocumentError, PipelineError, PromotionError
+from crossdock.foreign import FOREIGN_CODE, described
 from crossdock.pipeline.custom import Checks
-from crossdock.pipeline.document import Document, DocumentRun, LineReader
+from crossdock.pipeline.document import Document, DocumentColumns, LineReader
 from crossdock.pipeline.lines import MESSAGES_LIMIT, lines_of, too_many
 from crossdock.pipeline.map import Transform
 from crossdock.pipeline.validate import Validator
@@ -39,7 +40,7 @@ class Disassembler(Protocol):
 class RunDisassembler(Protocol):
     """Can take some files apart all at once, which takes half the time."""
 
-    def together(self, content: bytes, start: int | None = None) -> DocumentRun | None:
+    def together(self, content: bytes, start: int | None = None) -> DocumentColumns | None:
         """What `disassemble` gives, or the reader of lines for those from `start` on; None if they have to look."""
 
 
@@ -87,7 +88,7 @@ class CustomDisassembler:
         try:
             return self.checks.checked(self.name, document, Document(document.body))
         except DocumentError as error:
-            return Document(document.body, error=str(error))
+            return Document(document.body).failed(error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,7 @@ class Validated:
                     self.validate(document.body)
                 yield document
             except DocumentError as error:
-                yield document.failed(str(error))
+                yield document.failed(error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +114,7 @@ class Lines:
 
     read: LineReader
     finish: Component
-    together: Callable[[bytes, int], DocumentRun | None] = lambda *_: None
+    together: Callable[[bytes, int], DocumentColumns | None] = lambda *_: None
 
     def __call__(self, content: bytes, start: int) -> Iterable[Document]:
         run = self.together(content, start)
@@ -126,7 +127,8 @@ class Lines:
 
     def _documents(self, content: bytes, start: int) -> int:
         try:
-            return sum(1 for _ in self.read(content, start))
+            with FOREIGN_CODE:
+                return sum(1 for _ in self.read(content, start))
         except Exception:  # the one that is looked for cannot even be taken apart
             return len(content) + 1
 
@@ -167,16 +169,16 @@ class ReceivePipeline:
             if len(documents) > MESSAGES_LIMIT:
                 raise too_many()
         except (DocumentError, PromotionError) as error:
-            return [Document(content, error=str(error), piece=piece)]
+            return [Document(content, piece=piece).failed(error)]
         failed = next((document for document in documents if document.error is not None), None)
         if failed is None or (len(documents) > 1 and not self.standard):
             return documents
         if len(documents) == 1:
             return [failed.changed(piece=piece or failed.body is not content)]
         reason = f"{failed.error} (all of the file is kept back: its interchange is standard)"
-        return [Document(content, error=reason, piece=piece)]
+        return [Document(content, error=reason, piece=piece, code=failed.code)]
 
-    def _together(self, content: bytes, start: int | None = None) -> DocumentRun | None:
+    def _together(self, content: bytes, start: int | None = None) -> DocumentColumns | None:
         if self._has_stages or not isinstance(self.disassembler, RunDisassembler):
             return None
         return self.disassembler.together(content, start)
@@ -198,23 +200,24 @@ class ReceivePipeline:
             return document
         done = document
         try:
-            if (validate := self.validators.get(document.type or "")) is not None:
-                validate(document.body)
-            for component in self.components:
-                done = component(done)
-                if done.error is not None:
-                    return document.failed(done.error)
-            return mapped(done, self.maps)
+            with FOREIGN_CODE:
+                if (validate := self.validators.get(document.type or "")) is not None:
+                    validate(document.body)
+                for component in self.components:
+                    done = component(done)
+                    if done.error is not None:
+                        return document.changed(promoted={}, written={}, error=done.error, code=done.code)
+                return mapped(done, self.maps)
         except (DocumentError, PromotionError) as error:
-            return document.failed(str(error))
-        except (Exception, SystemExit) as error:  # what somebody's code raises fails this document and no other
+            return document.failed(error)
+        except Exception as error:  # what foreign code raises fails this document and no other
             logger.debug("A component failed", exc_info=error)
             return document.failed(unexpected(error))
 
 
-def unexpected(error: BaseException) -> str:
-    """The reason why a document is suspended on which a pipeline raised what it should not."""
-    return f"the pipeline failed: {type(error).__name__}: {error}"
+def unexpected(error: BaseException) -> PipelineError:
+    """Why a document is suspended on which a pipeline raised what it should not."""
+    return PipelineError(f"the pipeline failed: {described(error)}")
 
 
 def mapped(document: Document, maps: Maps) -> Document:

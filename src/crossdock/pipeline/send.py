@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from crossdock.errors import CrossdockError, DocumentError, PromotionError
+from crossdock.foreign import FOREIGN_CODE, described
 from crossdock.message.context import Context
 from crossdock.message.message import Message, Part
 from crossdock.pipeline.assemble import Assembler
@@ -31,11 +32,12 @@ class Step:
 
     def __call__(self, given: Any) -> Any:
         try:
-            made = self.function(given)
+            with FOREIGN_CODE:
+                made = self.function(given)
         except CrossdockError:
             raise
         except Exception as error:
-            raise DocumentError(f"{self.name} fails on it: {type(error).__name__}: {error}") from error
+            raise DocumentError(f"{self.name} fails on it: {described(error)}") from error
         if not isinstance(made, type(given)):
             raise DocumentError(f"{self.name} gives {type(made).__name__} instead of {type(given).__name__}")
         return made
@@ -49,11 +51,6 @@ class SendPipeline:
     components: Sequence[Component] = ()
     assembler: Assembler | None = None
     encoders: Sequence[Encoder] = ()
-
-    @property
-    def does_nothing(self) -> bool:
-        """Every message goes out as it is."""
-        return not self.maps and self._only_maps
 
     def execute(self, message: Message) -> Message:
         """The message as it goes out: its id and context, and a new body.
@@ -74,7 +71,8 @@ class SendPipeline:
         except PromotionError as error:
             raise DocumentError(str(error)) from error
         context = Context(document.promoted, document.written, message.context.labels)
-        return Message(message.id, context, (Part(message.parts[0].name, content), *message.parts[1:]))
+        parts = (Part(message.parts[0].name, content), *message.parts[1:])
+        return Message(message.id, context, parts, message)
 
     @property
     def _only_maps(self) -> bool:

@@ -11,7 +11,8 @@ from typing import Any
 import jsonschema_rs
 from lxml import etree
 
-from crossdock.errors import ApplicationError, DocumentError
+from crossdock.errors import ApplicationError, DocumentError, ForeignError
+from crossdock.foreign import FOREIGN_CODE
 from crossdock.pipeline.xml import Xsd, parse_document
 
 BASE = "crossdock:/"
@@ -66,16 +67,18 @@ def json_validator(files: Mapping[str, str]) -> Validator:
         return json.loads(files[uri.removeprefix(BASE)])
 
     try:
-        schema = jsonschema_rs.validator_for(text, base_uri=BASE + name, retriever=retrieve)
-    except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
+        with FOREIGN_CODE:  # a library in Rust may panic
+            schema = jsonschema_rs.validator_for(text, base_uri=BASE + name, retriever=retrieve)
+    except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError, ForeignError) as error:
         reason = str(error).strip().splitlines()[0]
         raise ApplicationError(f"{name} is not a JSON Schema that can be used: {reason}") from error
 
     def validate(body: bytes) -> None:
         try:
             # Numbers are compared as they are written, not as floats near them.
-            problems = list(islice(schema.iter_errors(json.loads(body, parse_float=Decimal)), 1))
-        except (ValueError, ArithmeticError, RecursionError) as error:
+            with FOREIGN_CODE:
+                problems = list(islice(schema.iter_errors(json.loads(body, parse_float=Decimal)), 1))
+        except (ValueError, ArithmeticError, RecursionError, ForeignError) as error:
             raise DocumentError(f"it cannot be validated: {error}") from error
         for problem in problems:
             place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in problem.instance_path)

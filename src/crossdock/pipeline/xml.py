@@ -20,8 +20,10 @@ from lxml import etree
 from crossdock.errors import ApplicationError, DocumentError, PromotionError
 from crossdock.message.property import Value
 from crossdock.pipeline.document import Document, Promoter, Promotion
+from crossdock.pipeline.envelope import Source, check_nested, serialised
+from crossdock.pipeline.tree_size import MOST_NODES, NodeCount, may_have_too_many_nodes
 
-LARGE_BYTES = 4 * 1024 * 1024
+_LARGE_BYTES = 4 * 1024 * 1024
 _OPTIONS: Mapping[str, Any] = {
     "resolve_entities": False,
     "no_network": True,
@@ -88,6 +90,8 @@ def _plain(path: str, namespaces: Mapping[str, str]) -> tuple[tuple[str, ...] | 
         if found is None or (found["local"] and found["uri"] is None):
             return None, None
         uri = found["uri"] if found["local"] else namespaces.get(found["prefix"] or "", "") if found["prefix"] else ""
+        if "{" in uri or "}" in uri:  # in a tag it would read as steps, which may leave the message
+            return None, None
         tag = f"{{{uri}}}{found['local'] or found['name']}" if uri else found["local"] or found["name"]
         position = found.end()
         if found["attribute"]:
@@ -151,48 +155,55 @@ def _texts(root: Any, tags: Sequence[str]) -> list[str | None] | None:
 
 @dataclass(frozen=True, slots=True)
 class XmlDisassembler:
-    """Takes XML apart by the type of its root: `namespace#root`, or `root` where there is no namespace."""
+    """Takes XML apart by the type of its root: `namespace#root`, or `root` where there is no namespace.
+
+    A document of more than `large_bytes`, or of very many nodes, is not held as a tree.
+    """
 
     shapes: Mapping[str, XmlShape]
+    large_bytes: int = _LARGE_BYTES
 
     def disassemble(self, content: bytes, *, piece: bool = False) -> Iterator[Document]:  # noqa: ARG002 - each is whole
         if not content.strip():
             raise DocumentError("the file is empty" if not content else "the file holds no message")
         try:
-            if len(content) > LARGE_BYTES:
+            if len(content) > self.large_bytes or may_have_too_many_nodes(content):
                 yield from self._streamed(content)
             else:
-                yield from self._message(_parse(content), content, {}, {})
+                yield from self._message(_parse(content), Source(content), {}, {})
         except etree.XMLSyntaxError as error:
             raise _unreadable("the file", error) from error
 
     def _message(
-        self, root: Any, body: bytes, promoted: Mapping[str, Value], written: Mapping[str, Value]
+        self, root: Any, source: Source, promoted: Mapping[str, Value], written: Mapping[str, Value], inside: int = 0
     ) -> Iterator[Document]:
-        """A message, or the messages in an envelope, which inherit what is promoted from it."""
+        """A message, or the messages in an envelope `inside` others, which inherit what is promoted from it."""
+        source.check(root)
         type_ = message_type(root.tag)
         shape = self.shapes.get(type_)
         if shape is None:
-            yield self._unknown(body, type_)
+            yield self._unknown(source.body(root), type_)
             return
+        if shape.body is not None:
+            check_nested(inside)
         try:
             if shape.schema is not None:
                 shape.schema.check(root)
             mine, distinguished = shape.promote(root)
         except (DocumentError, PromotionError) as error:
-            yield Document(body, type_, error=str(error))
+            yield Document(source.body(root), type_).failed(error)
             return
         promoted, written = {**promoted, **mine}, {**written, **distinguished}
         if shape.body is None:
-            yield Document(body, type_, {**promoted, "BTS.MessageType": type_}, written)
+            yield Document(source.body(root), type_, {**promoted, "BTS.MessageType": type_}, written)
             return
         bodies = [root] if shape.body == (root.tag,) else root.findall("/".join(shape.body[1:]))
         empty = True
         for child in chain.from_iterable(each.iterchildren(etree.Element) for each in bodies):
             empty = False
-            yield from self._message(child, _serialised(child), promoted, written)
+            yield from self._message(child, source, promoted, written, inside + 1)
         if empty:
-            yield Document(body, type_, error=f"the envelope {type_} holds no message")
+            yield Document(source.body(root), type_, error=f"the envelope {type_} holds no message")
 
     def _unknown(self, body: bytes, type_: str) -> Document:
         known = ", ".join(self.shapes) or "none"
@@ -212,34 +223,47 @@ class XmlDisassembler:
             yield self._unknown(content, type_)
             return
         try:
-            promoted, written = _collected(shape, content)
+            promoted, written = _collected(shape, content, self.large_bytes)
         except (DocumentError, PromotionError) as error:
-            yield Document(content, type_, error=str(error))
+            yield Document(content, type_).failed(error)
             return
         if shape.body is None:
             yield Document(content, type_, {**promoted, "BTS.MessageType": type_}, written)
             return
         empty = True
+        source = Source(content)
         for child in _messages(shape.body, content):
             empty = False
-            yield from self._message(child, _serialised(child), promoted, written)
+            yield from self._message(child, source, promoted, written, 1)
         if empty:
             yield Document(content, type_, error=f"the envelope {type_} holds no message")
 
 
-def _events(content: bytes, xsd: Xsd | None = None) -> Any:
+def _events(content: bytes, xsd: Xsd | None = None) -> Iterator[tuple[str, Any]]:
     schema = None if xsd is None else xsd.schema
-    return etree.iterparse(BytesIO(content), events=("start", "end"), schema=schema, **_OPTIONS)
+    # Comments and instructions stay in memory until an element after them ends.
+    beside = NodeCount("the document has too many comments and processing instructions")
+    for event, node in etree.iterparse(
+        BytesIO(content), events=("start", "end", "comment", "pi"), schema=schema, **_OPTIONS
+    ):
+        if event in ("start", "end"):
+            yield event, node
+        else:
+            beside.add()
 
 
 def _messages(body: Sequence[str], content: bytes) -> Iterator[Any]:
     """The children of the body of a large envelope, one after the other."""
     path: list[str] = []
     child = None
+    nodes = NodeCount("a message of the envelope has too many elements and attributes")
     for event, element in _events(content):
         if event == "start":
             if child is None and tuple(path) == body:
                 child = element
+                nodes.begin()
+            if child is not None:
+                nodes.add(1 + len(element.attrib))
             path.append(element.tag)
             continue
         path.pop()
@@ -250,11 +274,11 @@ def _messages(body: Sequence[str], content: bytes) -> Iterator[Any]:
             _forget(element)
 
 
-def _collected(shape: XmlShape, content: bytes) -> tuple[dict[str, Value], dict[str, Value]]:
+def _collected(shape: XmlShape, content: bytes, large_bytes: int) -> tuple[dict[str, Value], dict[str, Value]]:
     """What is promoted from a large document, wherever in it that stands. Of an envelope, its schema is kept too."""
     if shape.body is not None and shape.schema is None and not shape.promoter.promotions:
         return {}, {}
-    walk = _Walk(shape.promoter.promotions)
+    walk = _Walk(shape.promoter.promotions, large_bytes)
     try:
         for event, element in _events(content, shape.schema):
             if event == "start":
@@ -274,7 +298,7 @@ def _collected(shape: XmlShape, content: bytes) -> tuple[dict[str, Value], dict[
 class _Walk:
     """Collects fields on the way through a large document."""
 
-    def __init__(self, promotions: Sequence[Promotion[XmlPath]]) -> None:
+    def __init__(self, promotions: Sequence[Promotion[XmlPath]], large_bytes: int) -> None:
         self._path: list[str] = []
         self._found: dict[int, list[str | PromotionError | None]] = {}
         self._elements: dict[tuple[str, ...], list[int]] = {}
@@ -282,8 +306,8 @@ class _Walk:
         for path in (promotion.path for promotion in promotions):
             if path.steps is None:
                 raise DocumentError(
-                    f"the document has more than {LARGE_BYTES:,} bytes, and from one that large only plain paths can "
-                    f"be promoted; {path.text} is not"
+                    f"the document has more than {large_bytes:,} bytes, or more than {MOST_NODES:,} elements and "
+                    f"attributes, and from one that large only plain paths can be promoted; {path.text} is not"
                 )
             self._found[id(path)] = []
             if path.attribute is None:
@@ -348,13 +372,9 @@ def _refuse_doctype(root: Any) -> None:
         raise DocumentError("the document has a document type declaration, which is not taken")
 
 
-def _serialised(element: Any) -> bytes:
-    return bytes(etree.tostring(element, encoding="utf-8", with_tail=False))
-
-
 def _alone(root: Any) -> Any:
     """A tree in which `root` is the root: an absolute path must not leave the message."""
-    return root.getroottree() if root.getparent() is None else etree.ElementTree(_parse(_serialised(root)))
+    return root.getroottree() if root.getparent() is None else etree.ElementTree(_parse(serialised(root)))
 
 
 def _forget(element: Any) -> None:
@@ -378,6 +398,8 @@ def _single(found: Any) -> str | None:
         return None
     if len(values) > 1:
         raise PromotionError(f"there are {len(values)} of it, and a property has one value")
+    if isinstance(values[0], tuple):  # a namespace: its prefix and its URI
+        return str(values[0][1])
     if values[0] is None or isinstance(values[0], str):
         return values[0]
     return None if values[0].get(_NIL) in ("true", "1") else _text(values[0])

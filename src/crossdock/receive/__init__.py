@@ -1,2 +1,2 @@
-"""Receive ports and locations: `location.py` turns a source into an interchange, `ranges.py` cuts
+"""Receive ports and locations: `location.py` turns a source into a publication, `ranges.py` cuts
 large ones, `intake.py` keeps the ledger."""

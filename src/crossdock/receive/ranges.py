@@ -6,19 +6,26 @@ Where a range ends is free: whoever goes on begins where the published ones end.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from crossdock.adapter.calling import called, source_name
 from crossdock.adapter.contract import RangedReceiveAdapter
-from crossdock.errors import TransientError
-from crossdock.receive.interchange import IntakeItem
+from crossdock.errors import TerminalError, TransientError
+from crossdock.pipeline.document import Document
+from crossdock.pipeline.lines import lines_of
+from crossdock.receive.item import IntakeItem
 
 # A source that is larger, or holds more messages, is read range by range if it is one of lines.
 LARGE_BYTES = 32 * 1024 * 1024
 RANGE_BYTES = 16 * 1024 * 1024
 RANGE_MESSAGES = 50_000
 SIZE_LIMIT_BYTES = 256 * 1024 * 1024
+# An id has 36 bits for the position of a message in its source: one half for places in bytes, the other for counting.
+_PLACES = 2**35
+_MESSAGES_AT_MOST = 2**20  # in a range, now and ever
 _SLICE_BYTES = 64 * 1024
 _NOT_BLANK = re.compile(rb"[^ \t\r\n]")
 _LINE_END = 10
@@ -86,11 +93,11 @@ class Cutter:
     def _read_on(self) -> bool:
         """Up to a range, or more of a line that is longer; False if there is none."""
         if len(self._buffer) - self._offset > SIZE_LIMIT_BYTES:
-            name = self.adapter.name(self.item.identity)
+            name = source_name(self.adapter, self.item.identity)
             raise TransientError(f"{name} has a line of more than {SIZE_LIMIT_BYTES:,} bytes at byte {self.place + 1}")
         self._let_go()
         length = RANGE_BYTES - len(self._buffer) if len(self._buffer) < RANGE_BYTES else RANGE_BYTES
-        more = self.adapter.read_range(self.item.identity, self.begin + len(self._buffer), length)
+        more = called(self.adapter.read_range, self.item.identity, self.begin + len(self._buffer), length)
         self._buffer += more or b""
         return bool(more)
 
@@ -98,10 +105,24 @@ class Cutter:
         self._buffer, self.begin, self._offset = self._buffer[self._offset :], self.place, 0
 
 
+def first_position(start: int, received: int) -> int:
+    """The position of the first message of the range at the byte `start`, before which so many were `received`.
+
+    It goes by the place of the range, which is the same whatever became of the ranges before it. Past 32 GiB it goes
+    by the number of messages, since an id cannot hold every place in a source.
+    """
+    return start if start < _PLACES else _PLACES + _MESSAGES_AT_MOST + received
+
+
 def has_many_lines(content: bytes) -> bool:
     """Whether so many messages may be in it that they are too many for one range."""
     # Two bytes at least for each, so that small files are quick.
     return len(content) >= 2 * RANGE_MESSAGES and _after_lines(content, 0, len(content), RANGE_MESSAGES) < len(content)
+
+
+def kept_back(content: bytes, _: int, *, error: TerminalError) -> Iterator[Document]:
+    """Every line that is not blank, as it is."""
+    return (Document(line.strip(b"\r")).failed(error) for line in lines_of(content) if line.strip())
 
 
 def _after_lines(content: bytes, start: int, end: int, count: int) -> int:

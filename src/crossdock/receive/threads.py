@@ -16,7 +16,8 @@ from functools import partial
 from threading import Condition, Thread, get_ident
 from typing import TypeVar
 
-from crossdock.errors import TerminalError, TransientError
+from crossdock.errors import ForeignError, PipelineError, SlowPipelineError, TransientError
+from crossdock.foreign import FOREIGN_CODE
 
 MOST_THREADS = 8
 _IDLE_SECONDS = 10.0
@@ -56,7 +57,7 @@ class PipelineThreads:
             if not has_begun:
                 self._forget(todo)
         if has_begun:
-            raise TerminalError(
+            raise SlowPipelineError(
                 f"receive location {self._location!r}: the pipeline took more than {self._seconds:g} seconds; "
                 "its thread is lost until it ends"
             )
@@ -106,8 +107,11 @@ def _complete(future: Future[_Result], work: Callable[[], _Result]) -> None:
     if not future.set_running_or_notify_cancel():
         return
     try:
-        future.set_result(work())
+        with FOREIGN_CODE:  # SystemExit, say, would end the event loop
+            result = work()
+    except ForeignError as error:
+        future.set_exception(PipelineError(f"the pipeline ended with {error}"))
     except Exception as error:
         future.set_exception(error)
-    except BaseException as error:  # SystemExit, say, would end the event loop
-        future.set_exception(TerminalError(f"the pipeline ended with {error!r}"))
+    else:
+        future.set_result(result)

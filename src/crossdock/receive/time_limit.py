@@ -8,12 +8,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from crossdock.errors import OutOfTimeError
+
 TIME_LIMIT_SECONDS = 300.0
 _AGAIN_SECONDS = 1.0
-
-
-class OutOfTimeError(BaseException):
-    """Not an Exception: a component that catches whatever goes wrong must not catch this."""
 
 
 @contextmanager

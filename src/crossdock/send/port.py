@@ -5,24 +5,28 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from itertools import chain
 from threading import Lock
+from traceback import format_exception
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from crossdock.adapter.allowed import Allowed
 from crossdock.adapter.contract import BatchSendAdapter, SendAdapter
 from crossdock.adapter.registry import printable_address
-from crossdock.errors import CrossdockError, TerminalError, TransientError
-from crossdock.host.outcome import Answer, Complete, Outcome, Postpone, Retry, Suspend
+from crossdock.adapter.secret import without_secrets
+from crossdock.errors import AttemptsError, CrossdockError, TransientError, UnexpectedError
+from crossdock.foreign import FOREIGN_CODE, described
+from crossdock.host.outcome import Answer, Clock, Complete, Outcome, Postpone, Retry, Suspend
 from crossdock.message.message import Message, MessageId
 from crossdock.pipeline.build import receive_pipeline
 from crossdock.pipeline.build_send import send_pipeline
 from crossdock.pipeline.definition import PipelineDefinition, SendPipelineDefinition
 from crossdock.pipeline.receive import ReceivePipeline
 from crossdock.pipeline.send import SendPipeline
-from crossdock.send.dynamic import Transports, destination, made_adapter
+from crossdock.send.dynamic import Transports, chosen, destination, made_adapter
 from crossdock.send.report import error_report, is_report
 from crossdock.send.response import responses
 from crossdock.send.window import ServiceWindow
@@ -44,6 +48,7 @@ class PortDefinition(BaseModel):
     adapter: str | None = None
     address: str | None = None
     options: Mapping[str, Any] = {}
+    allow: tuple[Allowed, ...] = ()
     pipeline: SendPipelineDefinition = SendPipelineDefinition()
     response: PipelineDefinition | None = None
     retry_count: int = RETRY_COUNT
@@ -96,46 +101,56 @@ class SendPort:
             return False
 
     def close(self) -> None:
-        """Let go of connections."""
-        self._transports.close()
-        if self.adapter is not None:
-            self.adapter.close()
+        """Let go of connections. What an adapter raises then is of no message."""
+        try:
+            with FOREIGN_CODE:
+                self._transports.close()
+                if self.adapter is not None:
+                    self.adapter.close()
+        except Exception as error:
+            told = self._without_secrets(described(error))
+            logger.warning("Send port %r: its adapter failed to close: %s", self.name, told)
 
-    def deliver(self, message: Message, *, attempt: int, now: datetime) -> Outcome:
+    def deliver(self, message: Message, *, attempt: int, now: Clock) -> Outcome:
         """Send one message. What the partner got wrong is an outcome, not an exception."""
         return self._deliver(message, attempt, now, before=attempt)
 
-    def deliver_again(self, message: Message, *, attempt: int, now: datetime) -> Outcome:
+    def deliver_again(self, message: Message, *, attempt: int, now: Clock) -> Outcome:
         """The same where a process has ended that had it in hand. That is an attempt for the adapter alone."""
         return self._deliver(message, attempt, now, before=attempt + 1)
 
-    def _deliver(self, message: Message, attempt: int, now: datetime, *, before: int) -> Outcome:
-        if (opens := self._opens(now)) is not None:
-            return self._postponed(opens)
+    def _deliver(self, message: Message, attempt: int, now: Clock, *, before: int) -> Outcome:
+        if (closed := self._closed(now)) is not None:
+            return closed
         try:
-            outgoing = self.pipeline.execute(message)
-            if self.response is None:
-                self._adapter(message).send(outgoing, attempt=before)
-                return Complete()
-            # One id before we ask: it may take the MessageBox, and without it there would be an answer to throw away.
-            ids = chain([self.new_id()], iter(self.new_id, None))
-            reply = self._adapter(message).send(outgoing, attempt=before)
-            answer = responses(self.definition.name, self.response, message, reply, ids)
-            return Answer(answer, stops=self.definition.stop_on_failure)
+            with FOREIGN_CODE:
+                return self._sent(message, before)
         except CrossdockError as error:
-            return self._failed(message, error, attempt, now)
+            return self._failed(message, error, attempt)
         except Exception as error:
-            return self._failed(message, self._unexpected(error), attempt, now)
+            return self._failed(message, self._unexpected(error), attempt)
 
-    def deliver_batch(self, messages: Sequence[tuple[Message, int]], *, now: datetime) -> Sequence[Outcome]:
+    def _sent(self, message: Message, before: int) -> Outcome:
+        outgoing = self.pipeline.execute(message)
+        if self.response is None:
+            self._adapter(message, outgoing).send(outgoing, attempt=before)
+            return Complete()
+        # One id before we ask: it may take the MessageBox, and without it there would be an answer to throw away.
+        ids = chain([self.new_id()], iter(self.new_id, None))
+        reply = self._adapter(message, outgoing).send(outgoing, attempt=before)
+        answer = responses(self.definition.name, self.response, message, reply, ids)
+        return Answer(answer, stops=self.definition.stop_on_failure)
+
+    def deliver_batch(self, messages: Sequence[tuple[Message, int]], *, now: Clock) -> Sequence[Outcome]:
         """The same for several at once; one that the pipeline refuses does not hold back the others."""
-        if (opens := self._opens(now)) is not None:
-            return [self._postponed(opens)] * len(messages)
+        if (closed := self._closed(now)) is not None:
+            return [closed] * len(messages)
         problems: dict[int, CrossdockError | None] = {}
         outgoing: dict[int, Message] = {}
         for position, (message, _) in enumerate(messages):
             try:
-                outgoing[position] = self.pipeline.execute(message)
+                with FOREIGN_CODE:
+                    outgoing[position] = self.pipeline.execute(message)
             except CrossdockError as error:
                 problems[position] = error
             except Exception as error:
@@ -144,7 +159,7 @@ class SendPort:
         outcomes: list[Outcome] = []
         for position, (message, attempt) in enumerate(messages):
             problem = problems[position]
-            outcomes.append(Complete() if problem is None else self._failed(message, problem, attempt, now))
+            outcomes.append(Complete() if problem is None else self._failed(message, problem, attempt))
         return outcomes
 
     def _send_batch(self, messages: Sequence[Message]) -> Sequence[CrossdockError | None]:
@@ -153,7 +168,8 @@ class SendPort:
         try:
             adapter = self._static()
             assert isinstance(adapter, BatchSendAdapter)
-            return adapter.send_batch(messages)
+            with FOREIGN_CODE:
+                return adapter.send_batch(messages)
         except CrossdockError as error:
             return [error] * len(messages)
         except Exception as error:
@@ -162,22 +178,28 @@ class SendPort:
             # One of them shows a bug, and the others need not suffer for it.
             return [outcome for message in messages for outcome in self._send_batch([message])]
 
-    def _unexpected(self, error: Exception) -> TerminalError:
+    def _unexpected(self, error: Exception) -> UnexpectedError:
         """A bug is a failure like another: it stops a line that is to stop, and is routed where failures are."""
-        logger.exception("Send port %r failed in an unexpected way", self.definition.name)
-        return TerminalError(f"unexpected {type(error).__name__}: {error}")
+        trace = self._without_secrets("".join(format_exception(error)))
+        logger.error("Send port %r failed in an unexpected way\n%s", self.definition.name, trace)
+        return UnexpectedError(f"unexpected {described(error)}")
 
-    def _opens(self, now: datetime) -> datetime | None:
-        return None if self.definition.window is None else self.definition.window.opens(now)
+    def _closed(self, now: Clock) -> Postpone | None:
+        """None within the service window."""
+        if self.definition.window is None:
+            return None
+        time = now()
+        if (opens := self.definition.window.opens(time)) is None:
+            return None
+        return Postpone(opens - time, f"Send port {self.definition.name!r} waits for its service window.")
 
-    def _postponed(self, opens: datetime) -> Postpone:
-        return Postpone(opens, f"Send port {self.definition.name!r} waits for its service window.")
-
-    def _adapter(self, message: Message) -> SendAdapter:
+    def _adapter(self, message: Message, outgoing: Message) -> SendAdapter:
+        """Macros in an address that the message brings are filled from what goes out: that has to be allowed."""
         if self.definition.adapter is not None:
             return self._static()
         kind, address = destination(message)
-        return self._transports.adapter(kind, address, self.definition.options, self.definition.name)
+        allowed = chosen(self.definition.allow, kind, address, outgoing)
+        return self._transports.adapter(allowed, address, self.definition.name)
 
     def _static(self) -> SendAdapter:
         if self.adapter is None:
@@ -189,16 +211,23 @@ class SendPort:
                     self.adapter = made_adapter(self.definition.adapter, address, options, name, code)
         return self.adapter
 
-    def _failed(self, message: Message, error: CrossdockError, attempt: int, now: datetime) -> Outcome:
-        name, reason = self.definition.name, str(error)
+    def _failed(self, message: Message, error: CrossdockError, attempt: int) -> Outcome:
+        name, reason, code = self.definition.name, self._without_secrets(str(error)), error.code
         if isinstance(error, TransientError):
             if attempt < self.definition.retry_count:
-                return Retry(now + self.definition.retry_interval, f"Send port {name!r}: {reason}")
+                return Retry(self.definition.retry_interval, f"Send port {name!r}: {reason}")
             reason = f"gave up after {attempt + 1} attempts: {reason}"
-            text = f"Send port {name!r} {reason}"
+            text, code = f"Send port {name!r} {reason}", AttemptsError.code
         else:
             text = f"Send port {name!r}: {reason}"
-        return Suspend(text, stops=self.definition.stop_on_failure, report=self._report(message, text))
+        return Suspend(text, stops=self.definition.stop_on_failure, report=self._report(message, text), code=code)
+
+    def _without_secrets(self, text: str) -> str:
+        """What an adapter says may quote its address, and an adapter need not be ours."""
+        text = without_secrets(text, self.definition.address or "", self.definition.options)
+        for allowed in self.definition.allow:
+            text = without_secrets(text, allowed.address, allowed.options)
+        return text
 
     def _report(self, message: Message, reason: str) -> Message | None:
         """None if failures are not routed, or cannot be for want of the MessageBox: then the message is suspended."""

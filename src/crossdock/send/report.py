@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from crossdock.errors import brief
 from crossdock.message.context import Context
 from crossdock.message.message import Message, MessageId
 from crossdock.message.property import Value
@@ -30,7 +31,7 @@ def error_report(id_: MessageId, failed: Message, port: str, address: str | None
     written: dict[str, Value] = {
         **failed.context.promoted,
         **failed.context.written,
-        "ErrorReport.Description": reason,
+        "ErrorReport.Description": brief(reason),
         "ErrorReport.FailureMessageID": str(failed.id),
         "BTS.MessageID": str(id_),
     }

@@ -58,6 +58,11 @@ _INTEGER_ONLY = frozenset({Operator.ANY_BIT, Operator.NO_BIT})
 Constant = Value | tuple[Value, ...] | None
 
 
+def is_storable(text: str) -> bool:
+    """PostgreSQL's text has neither NUL nor half of a surrogate pair."""
+    return _STORABLE.fullmatch(text) is not None
+
+
 @dataclass(frozen=True, slots=True)
 class Predicate:
     """One question about one property, by its full name. `value` is typed: a tuple for IN, None for EXISTS."""
@@ -197,7 +202,7 @@ def _typed_value(name: str, type_: PropertyType, constant: object, number: int) 
         value = parse_value(type_, constant if isinstance(constant, str) else format_value(constant))  # type: ignore[arg-type]
     except PromotionError as error:
         raise FilterError(f"property {name!r} is {type_}, and {error}", constant=number) from error
-    if isinstance(value, str) and not _STORABLE.fullmatch(value):
+    if isinstance(value, str) and not is_storable(value):
         raise FilterError(f"property {name!r} is compared with text that cannot be stored", constant=number)
     if value != value:
         raise FilterError(f"property {name!r} is compared with NaN, which equals nothing", constant=number)

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
+from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from crossdock.message.property import PropertyRegistry, Value
-from crossdock.subscription.index import SubscriptionIndex
-from crossdock.subscription.index_encode import ARROW_TYPES
+from crossdock.subscription.index.encode import ARROW_TYPES
+from crossdock.subscription.index.index import SubscriptionIndex
 
 Int64s = npt.NDArray[np.int64]
 
@@ -29,8 +30,8 @@ class Properties(Protocol):
 class Subscription:
     """On behalf of a service; its host's queue gets the reference, or the suspended queue if it is stopped.
 
-    `line` is 0 for the queue that all instances of the host share, else the service whose order is kept. `labels` are
-    those of the host. `address` is the id by which messages name the port, or the group that it is in.
+    `subqueue` is 0 for the queue that all instances of the host share, else the service whose order is kept. `labels`
+    are those of the host. `address` is the id by which messages name the port, or the group that it is in.
     """
 
     id: int
@@ -39,17 +40,24 @@ class Subscription:
     host_id: int
     state: Literal["started", "stopped"]
     priority: int
-    line: int = 0
+    subqueue: int = 0
     two_way: bool = False
     labels: frozenset[str] = frozenset()
     address: str = ""
+
+
+class Epoch(NamedTuple):
+    """A state of the subscriptions. After a restore two may have the same number; no two have the same token."""
+
+    number: int
+    token: UUID
 
 
 @dataclass(frozen=True)
 class Router:
     """All subscriptions of one epoch. Every matching subscription is given once, however many of its groups match."""
 
-    epoch: int
+    epoch: Epoch
     subscriptions: Mapping[int, Subscription]
     index: SubscriptionIndex
     types: PropertyRegistry
@@ -96,7 +104,7 @@ class SubscriptionTable:
     service_id: Int64s
     host_id: Int64s
     priority: Int64s
-    line: Int64s
+    subqueue: Int64s
     started: npt.NDArray[np.bool_]
 
     @classmethod
@@ -107,7 +115,7 @@ class SubscriptionTable:
             np.array([row.service_id for row in rows], np.int64),
             np.array([row.host_id for row in rows], np.int64),
             np.array([row.priority for row in rows], np.int64),
-            np.array([row.line for row in rows], np.int64),
+            np.array([row.subqueue for row in rows], np.int64),
             np.array([row.state == "started" for row in rows], np.bool_),
         )
 

@@ -2,4 +2,8 @@
 
 import pytest
 
-pytest.register_assert_rewrite("crossdock.testing.receive_conformance", "crossdock.testing.send_conformance")
+pytest.register_assert_rewrite(
+    "crossdock.testing.receive_conformance",
+    "crossdock.testing.pushed_conformance",
+    "crossdock.testing.send_conformance",
+)

@@ -1,0 +1,108 @@
+-- The MessageBox itself: its one row, its roles, its locks, and the calls that wake others.
+
+
+-- name: read_box
+-- What a router is loaded for.
+SELECT number, epoch, epoch_token, case_sensitive, removals_after FROM box;
+
+
+-- name: read_case_sensitive
+SELECT case_sensitive FROM box;
+
+
+-- name: read_location_token
+-- Changes with every change of receive locations.
+SELECT location_token FROM box;
+
+
+-- name: renew_location_token
+UPDATE box SET location_token = gen_random_uuid();
+
+
+-- name: was_in_epoch
+-- Whether this MessageBox was in that epoch.
+SELECT FROM epoch_history WHERE epoch = %(epoch)s AND token = %(token)s;
+
+
+-- name: create_host_role
+SELECT create_host_role(%(host)s);
+
+
+-- name: own_hosts
+-- The hosts that the database user may work for.
+SELECT own_hosts(current_user);
+
+
+-- name: host_role
+SELECT host_role(%(host)s::smallint);
+
+
+-- name: may_maintain
+-- What the maintenance jobs do; the role of a host may not.
+SELECT has_table_privilege('message', 'TRUNCATE');
+
+
+-- name: lock_alone
+-- Until the end of the transaction.
+SELECT pg_advisory_xact_lock(%(lock)s);
+
+
+-- name: lock_shared
+-- Until the end of the transaction.
+SELECT pg_advisory_xact_lock_shared(%(lock)s);
+
+
+-- name: hold_lock_shared
+-- Until it is let go, or the session ends.
+SELECT pg_advisory_lock_shared(%(lock)s);
+
+
+-- name: let_go_shared
+SELECT pg_advisory_unlock_shared(%(lock)s);
+
+
+-- name: take_job
+-- Whether nobody else runs the job; it is ours until it is ended, or the session ends.
+SELECT pg_try_advisory_lock(%(lock)s, %(job)s);
+
+
+-- name: end_job
+SELECT pg_advisory_unlock(%(lock)s, %(job)s);
+
+
+-- name: announce
+-- Inside a transaction it goes out with the commit.
+SELECT pg_notify(%(channel)s, '');
+
+
+-- name: set_for_transaction
+SELECT set_config(%(name)s, %(value)s, true);
+
+
+-- name: list_settings_off
+-- Which of these settings of the server are off.
+SELECT name FROM pg_settings WHERE name = ANY(%(name)s) AND setting = 'off' ORDER BY name;
+
+
+-- name: read_transaction
+-- The number of the transaction that is open.
+SELECT pg_current_xact_id()::text::bigint;
+
+
+-- name: read_backend
+-- The process of the server that serves this session.
+SELECT pg_backend_pid();
+
+
+-- name: wake
+-- After the commit: inside a transaction NOTIFY would serialise commits.
+SELECT pg_notify(channel, '') FROM unnest(%(channel)s::text[]) AS channel;
+
+
+-- name: tell
+SELECT pg_notify(%(channel)s, %(who)s);
+
+
+-- name: check_epoch
+-- Fails if the epoch has moved since the router, and the receive locations, were read.
+SELECT check_epoch(%(lock)s, %(epoch)s, %(location_epoch)s);

@@ -1,0 +1,101 @@
+-- Messages and parts in the spool.
+
+
+-- name: publish_few
+-- A few messages, with everything that publishing writes.
+SELECT publish_few(%(message)s::uuid[], %(context)s::json[], %(count)s::integer[], %(part_of)s::uuid[], %(part)s::uuid[],
+                   %(name)s::text[], %(body)b::bytea[], %(host)s::smallint[], %(subqueue)s::integer[],
+                   %(priority)s::smallint[], %(reference)s::uuid[], %(subscription)s::bigint[], %(service)s::integer[],
+                   %(exceptions)s::json, %(lock)s, %(epoch)s, %(location_epoch)s);
+
+
+-- name: publish_exceptions
+-- What publishing writes besides messages and the references that the index found.
+SELECT publish_exceptions(%(exceptions)s::json);
+
+
+-- name: insert_fragment
+-- One fragment of a large part.
+INSERT INTO fragment (part_id, number, body)
+VALUES (%(part)s, %(number)s, %(body)b);
+
+
+-- name: load_messages
+-- Messages with their parts, the body first. A large body is fetched when it is read. Each part is looked up by itself: a
+-- plan that was made when there were none would else read them all.
+SELECT message.id, message.context::text, part.id, part.name,
+       part.body, part.fragments
+  FROM message
+  LEFT JOIN LATERAL unnest(message.parts) WITH ORDINALITY AS place (part_id, number) ON true
+  LEFT JOIN LATERAL (SELECT id, name, CASE WHEN size <= %(limit)s THEN body END AS body, fragments
+                       FROM part
+                      WHERE id = place.part_id
+                      LIMIT 1) AS part ON true
+ WHERE message.id = ANY(%(message)s)
+ ORDER BY message.id, place.number;
+
+
+-- name: load_part
+-- The body of a part that is stored whole.
+SELECT body
+  FROM part
+ WHERE id = %(part)s;
+
+
+-- name: load_fragment
+-- One fragment of a large part.
+SELECT body
+  FROM fragment
+ WHERE part_id = %(part)s AND number = %(number)s;
+
+
+-- name: draw_number
+-- A number of the ledger for the messages of one process. Drawing alone is not safe from a crash of the server, after which
+-- the number could be given again; what is logged with it makes the commit wait until it is on disk.
+SELECT nextval(pg_get_serial_sequence('intake', 'sequence')), pg_logical_emit_message(true, 'crossdock', 'number drawn');
+
+
+-- name: delete_messages
+-- Delete the unreferenced messages, what was noted about them, and their references to parts. By an array, which goes by the
+-- index however many messages PostgreSQL believes there are.
+WITH gone AS (
+    DELETE FROM message
+     WHERE id = ANY (ARRAY(SELECT id FROM unreferenced))
+    RETURNING parts
+), reports AS (
+    DELETE FROM routing_failure
+     WHERE message_id = ANY (ARRAY(SELECT id FROM unreferenced))
+), refusals AS (
+    DELETE FROM refusal
+     WHERE message_id = ANY (ARRAY(SELECT id FROM unreferenced))
+), log_1 AS (
+    INSERT INTO part_ref_log_1 (part_id, delta)
+    SELECT part_id, -1 FROM gone, unnest(parts) AS part_id
+     WHERE part_id IS NOT NULL AND (SELECT part FROM reference_log) = 1
+), log_2 AS (
+    INSERT INTO part_ref_log_2 (part_id, delta)
+    SELECT part_id, -1 FROM gone, unnest(parts) AS part_id
+     WHERE part_id IS NOT NULL AND (SELECT part FROM reference_log) = 2
+)
+SELECT count(*) FROM gone;
+
+
+-- name: delete_parts
+-- Delete the unreferenced parts and their fragments.
+WITH gone AS (
+    DELETE FROM part
+     WHERE id = ANY (ARRAY(SELECT id FROM unreferenced))
+    RETURNING id, fragments
+), pieces AS (
+    DELETE FROM fragment
+     WHERE part_id = ANY (ARRAY(SELECT id FROM gone WHERE fragments > 0))
+)
+SELECT count(*) FROM gone;
+
+
+-- name: spool_statistics
+-- How much the MessageBox holds, and since when.
+SELECT (SELECT count(*) FROM message)                                               AS messages,
+       (SELECT least(coalesce(sum(size), 0), 9223372036854775807)::bigint FROM part) AS bytes,
+       (SELECT min(created_at) FROM message)                                        AS oldest,
+       pg_database_size(current_database())                                         AS database_bytes;

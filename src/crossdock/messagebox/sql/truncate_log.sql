@@ -1,2 +1,0 @@
--- Empty the log at once, also of rows that an open reader would keep from being cleaned away.
-TRUNCATE {log};

@@ -1,0 +1,60 @@
+"""What is taken out of the envelopes of one XML source, and how much that may be.
+
+A message that is taken out declares the namespaces around it again. A small file must not become gigabytes of messages.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lxml import etree
+
+from crossdock.errors import DocumentError
+
+BEYOND_BYTES = 64 * 1024 * 1024
+NAMESPACES_LIMIT = 256
+ENVELOPES_LIMIT = 8
+
+
+class Source:
+    """A source that is being taken apart. What raises DocumentError here keeps back all of it."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self._taken = 0
+        self._around: Any = None
+
+    def check(self, element: Any) -> None:
+        """Whether the messages beside this element can be taken out: each takes the square of what is declared."""
+        around = element.getparent()
+        if around is self._around:
+            return
+        self._around = around
+        if around is not None and (declared := len(around.nsmap)) > NAMESPACES_LIMIT:
+            raise DocumentError(
+                f"the envelope declares {declared:,} namespaces around its messages, and {NAMESPACES_LIMIT} is the most"
+            )
+
+    def body(self, element: Any) -> bytes:
+        """The bytes of a message: the source itself, or what is taken out of it."""
+        if element.getparent() is None:
+            return self._content
+        body = serialised(element)
+        self._taken += len(body)
+        if self._taken > len(self._content) + BEYOND_BYTES:
+            raise DocumentError(
+                f"the messages in its envelope have more than {BEYOND_BYTES:,} bytes beyond the "
+                f"{len(self._content):,} of the file, since each repeats the namespaces around it; send it in parts"
+            )
+        return body
+
+
+def check_nested(envelopes: int) -> None:
+    """Whether there may be an envelope inside so many others."""
+    if envelopes >= ENVELOPES_LIMIT:
+        raise DocumentError(f"it has envelopes in envelopes more than {ENVELOPES_LIMIT} deep")
+
+
+def serialised(element: Any) -> bytes:
+    """An element as a document of its own."""
+    return bytes(etree.tostring(element, encoding="utf-8", with_tail=False))

@@ -1,0 +1,62 @@
+"""Publishing together what came in meanwhile: no transaction has more than a bounded number of messages or bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+from uuid import UUID
+
+import pytest
+
+from crossdock.host.limits import HostLimits
+from crossdock.host.publisher import Publisher
+from crossdock.message.message import Part
+from crossdock.message.publication import Publication
+from crossdock.messagebox.agent import Agent
+from crossdock.messagebox.rows import Published
+from express import a_message, deploy, port
+from walk import until
+
+
+class HeldAgent(Agent):
+    """Begins when it is told to; remembers how many publications each transaction had."""
+
+    def __init__(self, database: str) -> None:
+        super().__init__(database)
+        self.go = Event()
+        self.together: list[int] = []
+
+    def publish(self, publications: Sequence[Publication], *, location_epoch: UUID | None = None) -> Published:
+        self.together.append(len(publications))
+        assert self.go.wait(60)
+        return super().publish(publications, location_epoch=location_epoch)
+
+
+@pytest.fixture
+def agent(database: str) -> Iterator[HeldAgent]:
+    with HeldAgent(database) as made:
+        deploy(made, port("A", "Region = 'NO'"))
+        yield made
+
+
+@pytest.mark.parametrize(
+    ("size", "together"), [(10, [1, 5, 1]), (400, [1, 3, 3]), (5_000, [1] * 7)], ids=["small", "large", "huge"]
+)
+def test_transaction_is_bounded_by_messages_and_by_bytes(agent: HeldAgent, size: int, together: list[int]) -> None:
+    messages = [a_message(agent, {"Region": "NO"}, parts=[Part("body", b"x" * size)]) for _ in range(7)]
+    publications = [Publication(agent.configuration.hosts()["Default"], (message,)) for message in messages]
+    publisher = Publisher(agent, HostLimits(published_together=5, published_bytes=1_000))
+    publisher.start()
+
+    with ThreadPoolExecutor(7) as askers:
+        first = askers.submit(publisher.publish, publications[0])
+        until(lambda: agent.together == [1])
+        others = [askers.submit(publisher.publish, each) for each in publications[1:]]
+        until(lambda: publisher._asked.qsize() == 6)
+        agent.go.set()
+        for each in [first, *others]:
+            each.result(60)
+    publisher.stop()
+
+    assert agent.together == together

@@ -1,0 +1,256 @@
+"""Whoever has the role of one host, and psql: what is others' can neither be read nor changed, as far as grants go.
+
+What such a user can still do is written down in `docs/how-to/your-own-postgresql.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+from psycopg.errors import InsufficientPrivilege
+
+from box import PROPERTIES
+from crossdock.messagebox.agent import Agent
+from crossdock.messagebox.deployment import DeployedLocation, DeployedPort, Deployment
+from crossdock.subscription.predicate import Filter
+from express import living, port, publish, rows
+from roles import Roles, roles
+
+__all__ = ["roles"]
+
+SECRET = "password-of-a-partner"
+NORWAY = {"Region": "NO"}
+TABLES = (
+    "box", "host", "host_instance", "application", "property", "receive_location", "send_port_group", "service",
+    "subscription", "subscription_removal", "predicate", "correlation", "instance_subscription", "intake", "publication",
+    "message", "part", "fragment", "queue", "claimed", "scheduled", "suspended", "subqueue_lease", "delivery",
+    "reference_log", "message_ref_log_1", "message_ref_log_2", "part_ref_log_1", "part_ref_log_2", "message_ref_total",
+    "part_ref_total", "routing_failure", "epoch_history", "refusal", "publication_total", "delivery_total", "service_class", "migration",
+)  # fmt: skip
+
+
+@dataclass
+class Attack:
+    """A session of a user who has the role of the host Mine, with `other` the number of the host Other."""
+
+    connection: psycopg.Connection
+    database: str
+    mine: int
+    other: int
+
+    def refused(self, statement: str) -> None:
+        with pytest.raises(InsufficientPrivilege):
+            self.connection.execute(statement.encode())
+
+    def changes_nothing(self, statement: str) -> None:
+        """Refused, or without effect: rows that cannot be seen cannot be changed."""
+        before = self.everything()
+        with suppress(InsufficientPrivilege):
+            self.connection.execute(statement.encode())
+        assert self.everything() == before, statement
+
+    def everything(self) -> list[tuple[Any, ...]]:
+        tables = " UNION ALL ".join(f"SELECT '{table}', row::text FROM {table} AS row" for table in TABLES)
+        return sorted(rows(self.database, tables))
+
+
+@pytest.fixture
+def attack(agent: Agent, roles: Roles) -> Iterator[Attack]:
+    definition = {"name": "Other", "options": {"password": SECRET}}
+    location = DeployedLocation("Other.in", "Other", {"name": "Other.in", "options": {"password": SECRET}})
+    own_location = DeployedLocation("Mine.in", "Mine", {"name": "Mine.in"})
+    ports = (
+        port("Mine", "Region = 'NO'", host="Mine"),
+        port("Other", "Region = 'NO'", host="Other"),
+        port("Line", "Region = 'NO'", host="Other", ordered=True),
+        DeployedPort("Secret", "Other", 5, Filter(), definition),
+    )
+    hosts = {"Default": (), "Mine": (), "Other": ()}
+    agent.subscriptions.deploy(Deployment("orders", PROPERTIES, [own_location, location], ports, hosts))
+    numbers = {name: id_ for id_, _, kept in agent.configuration.locations() for name in [kept["name"]]}
+    agent.ledger.enter([(numbers["Other.in"], b"in/order.json", 10)])
+    agent.subscriptions.subscribe_instance("Other", uuid4(), {"Region": "SE"})
+    publish(agent, *[NORWAY] * 3)
+    roles.create()
+    mine, other = agent.configuration.hosts()["Mine"], agent.configuration.hosts()["Other"]
+    with living(agent, "Other"), psycopg.connect(roles.user("Mine"), autocommit=True) as connection:
+        connection.execute("SET search_path TO crossdock")
+        yield Attack(connection, agent.database, mine, other)
+
+
+def test_definitions_of_other_hosts_and_their_secrets_cannot_be_read(attack: Attack) -> None:
+    attack.refused("SELECT definition FROM service")
+    attack.refused("SELECT * FROM service")
+    attack.refused("SELECT definition FROM receive_location")
+    attack.refused("SELECT * FROM application")
+
+    services = attack.connection.execute("SELECT host_id, definition::text FROM service_definition").fetchall()
+    locations = attack.connection.execute("SELECT host_id, definition::text FROM location_definition").fetchall()
+
+    assert {host for host, definition in services if definition is not None} == {attack.mine}
+    assert {host for host, _ in locations} == {attack.mine}
+
+
+def test_a_cheap_function_of_the_attacker_does_not_see_definitions_before_they_are_left_out(attack: Attack) -> None:
+    attack.connection.execute(
+        "CREATE FUNCTION pg_temp.shown(text) RETURNS boolean LANGUAGE plpgsql COST 0.0000001 AS"
+        " $$ BEGIN RAISE WARNING '%', $1; RETURN true; END $$"
+    )
+    noticed: list[str] = []
+    attack.connection.add_notice_handler(lambda notice: noticed.append(str(notice.message_primary)))
+
+    attack.connection.execute("SELECT FROM service_definition WHERE pg_temp.shown(definition::text)")
+    attack.connection.execute("SELECT FROM location_definition WHERE pg_temp.shown(definition::text)")
+
+    assert noticed
+    assert all(SECRET not in each for each in noticed)
+
+
+def test_names_of_the_attacker_do_not_change_what_is_its_own(attack: Attack) -> None:
+    attack.connection.execute("CREATE TEMPORARY TABLE box AS SELECT * FROM crossdock.box")
+    attack.connection.execute("CREATE TEMPORARY TABLE host AS SELECT * FROM crossdock.host")
+    attack.connection.execute("UPDATE pg_temp.host SET id = %s", [attack.mine])
+    attack.connection.execute("SET search_path TO pg_temp, crossdock")
+
+    own = attack.connection.execute("SELECT crossdock.own_hosts(current_user)").fetchone()
+
+    assert own == ([attack.mine],)
+
+
+def test_the_queues_of_other_hosts_cannot_be_read(attack: Attack) -> None:
+    for table in ("queue", "claimed", "scheduled", "suspended"):
+        attack.refused(f"SELECT FROM {table}")
+        attack.refused(f"SELECT FROM {table}_{attack.other}")
+
+
+def test_what_nobody_told_a_host_cannot_be_read(attack: Attack) -> None:
+    for table in (
+        "intake", "publication", "publication_total", "delivery", "delivery_total", "message_ref_log_1", "message_ref_log_2",
+        "part_ref_log_1", "part_ref_log_2", "message_ref_total", "part_ref_total", "routing_failure", "refusal",
+    ):  # fmt: skip
+        attack.refused(f"SELECT FROM {table}")
+    attack.refused("SELECT value FROM instance_subscription")
+    attack.refused("SELECT machine, process FROM host_instance")
+
+
+def test_the_ledger_and_publications_cannot_be_forged(attack: Attack) -> None:
+    columns = "(intake_sequence, range_start, location_id, received, published, unrouted, suspended)"
+    attack.refused("INSERT INTO intake (location_id, identity, size) VALUES (1, 'elsewhere/passwd', 1)")
+    attack.refused("UPDATE intake SET location_id = 1")
+    attack.refused("UPDATE intake SET identity = 'elsewhere/passwd'")
+    attack.refused("UPDATE intake SET attempts = 100")
+    attack.refused("DELETE FROM intake")
+    attack.refused(f"INSERT INTO publication {columns} VALUES (1, 0, 1, 0, 0, 0, 0)")
+    attack.refused(f"INSERT INTO publication {columns} VALUES (-9, 0, 1, 0, 0, 0, 0)")
+    attack.refused("UPDATE publication SET last = true")
+    attack.refused("DELETE FROM publication")
+
+    foreign = rows(attack.database, "SELECT id FROM receive_location WHERE name = 'Other.in'")[0][0]
+    attack.changes_nothing(f"SELECT count_express('{{{foreign}}}', '{{1}}', '{{1}}', '{{0}}', '{{0}}')")
+
+
+def test_reference_logs_cannot_be_emptied_nor_swapped(attack: Attack) -> None:
+    for table in ("message_ref_log_1", "message_ref_log_2", "part_ref_log_1", "part_ref_log_2", "message_ref_total"):
+        attack.refused(f"DELETE FROM {table}")
+        attack.refused(f"TRUNCATE {table}")
+        attack.refused(f"UPDATE {table} SET {'living' if 'total' in table else 'delta'} = 0")
+    attack.refused("INSERT INTO part_ref_log_1 VALUES (gen_random_uuid(), -1)")
+    attack.refused("UPDATE reference_log SET message = 3 - message")
+
+
+def test_messages_cannot_be_changed_nor_deleted(attack: Attack) -> None:
+    for table, column in (("message", "context"), ("part", "body"), ("fragment", "body")):
+        attack.refused(f"UPDATE {table} SET {column} = {column}")
+        attack.refused(f"DELETE FROM {table}")
+        attack.refused(f"TRUNCATE {table}")
+
+
+def test_instances_lines_and_subscriptions_of_other_hosts_cannot_be_changed(attack: Attack) -> None:
+    for statement in (
+        "UPDATE host_instance SET state = 'lost'",
+        "UPDATE host_instance SET seen_at = '-infinity'",
+        "DELETE FROM host_instance",
+        f"INSERT INTO host_instance (id, host_id, machine, process) VALUES (7, {attack.other}, 'evil', 1)",
+        "UPDATE host_instance SET host_id = 1",
+        "UPDATE subqueue_lease SET held_by = 1",
+        "UPDATE subqueue_lease SET blocked_until = 'infinity'",
+        "UPDATE subqueue_lease SET host_id = 1",
+        "DELETE FROM subqueue_lease",
+        "INSERT INTO subqueue_lease (service_id, host_id) VALUES (1, 1)",
+        "UPDATE instance_subscription SET created_at = now()",
+        "UPDATE instance_subscription SET host_id = 1",
+        "DELETE FROM instance_subscription",
+        "INSERT INTO instance_subscription (instance_id, service_id, host_id, correlation_id, hash, value)"
+        f" SELECT gen_random_uuid(), 1, {attack.other}, 1, gen_random_uuid(), '{{NO}}'",
+        "DELETE FROM subscription",
+        "UPDATE subscription SET host_id = 1",
+        "DELETE FROM predicate",
+        "UPDATE service SET host_id = 1",
+        "UPDATE host SET labels = '{secret}'",
+        "UPDATE box SET epoch = epoch + 1",
+        "INSERT INTO correlation (property) VALUES ('{Region}')",
+        "INSERT INTO property VALUES ('New', 'text')",
+        "DELETE FROM migration",
+    ):
+        attack.changes_nothing(statement)
+    assert rows(attack.database, "SELECT count(*) FROM host_instance") == [(1,)]
+
+
+def test_sequences_can_be_drawn_from_where_publishing_does_and_set_nowhere(attack: Attack) -> None:
+    sequences = [name for (name,) in rows(attack.database, "SELECT sequencename FROM pg_sequences")]
+
+    for name in sequences:
+        attack.refused(f"SELECT setval('{name}', 1)")
+        attack.refused(f"ALTER SEQUENCE {name} RESTART")
+    may = "SELECT sequencename FROM pg_sequences WHERE has_sequence_privilege(sequencename, 'USAGE') ORDER BY 1"
+    drawn = attack.connection.execute(may.encode()).fetchall()
+    assert drawn == [("intake_sequence_seq",), ("reference_sequence",)]
+
+
+def test_nothing_can_be_made_or_taken_over(attack: Attack) -> None:
+    for statement in (
+        "CREATE TABLE crossdock.evil (id integer)",
+        "CREATE SCHEMA evil",
+        "CREATE FUNCTION crossdock.clock() RETURNS timestamptz LANGUAGE sql AS 'SELECT now()'",
+        "CREATE TRIGGER evil AFTER INSERT ON message EXECUTE FUNCTION suppress_redundant_updates_trigger()",
+        "ALTER TABLE host_instance DISABLE ROW LEVEL SECURITY",
+        "CREATE POLICY evil ON host_instance USING (true)",
+        "SELECT create_host('Evil')",
+        "SELECT create_host_role('Other')",
+        f"BEGIN; LOCK TABLE queue_{attack.other} IN ACCESS EXCLUSIVE MODE",
+    ):
+        attack.refused(statement)
+        attack.connection.rollback()
+
+
+def test_all_that_a_role_may_change_is_in_three_tables_and_its_own_queues(agent: Agent, attack: Attack) -> None:
+    granted = attack.connection.execute(
+        "SELECT relname FROM pg_class WHERE relnamespace = 'crossdock'::regnamespace AND relkind IN ('r', 'p')"
+        " AND has_any_column_privilege(oid, 'UPDATE')"
+        " AND NOT relname = ANY (ARRAY(SELECT parent || '_' || %s FROM"
+        " unnest(ARRAY['queue', 'claimed', 'scheduled', 'suspended']) AS parent))",
+        [attack.mine],
+    ).fetchall()
+
+    assert sorted(name for (name,) in granted) == ["host_instance", "instance_subscription", "subqueue_lease"]
+    with Agent(agent.database) as owner:
+        assert owner.box.own_hosts() == set(agent.configuration.hosts().values())
+
+
+def test_function_with_the_rights_of_the_owner_looks_nothing_up_by_the_path_of_its_caller(agent: Agent) -> None:
+    with psycopg.connect(agent.database) as connection:
+        functions = connection.execute(
+            "SELECT proname, proconfig FROM pg_proc WHERE prosecdef AND pronamespace = 'crossdock'::regnamespace"
+        ).fetchall()
+        [(bound,)] = connection.execute("SELECT prosqlbody IS NOT NULL FROM pg_proc WHERE proname = 'clock'").fetchall()
+
+    pinned = ["search_path=pg_catalog, crossdock, pg_temp"]
+    assert [name for name, settings in functions if settings != pinned] == []
+    assert functions
+    assert bound  # in the default of a column it runs with those rights too

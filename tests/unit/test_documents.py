@@ -1,0 +1,56 @@
+"""The documents: lines that fit, links that lead somewhere, and files that are there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "crossdock"
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+# What was decided, and what was measured, stays as it was written.
+HISTORY = ("docs/decisions", "docs/history", "CHANGELOG.md")
+_LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+_FILE = re.compile(r"`((?:[a-z_]+/)+[a-z_]+\.(?:py|sql))`")
+_WIDTH = 120
+
+
+def prose(document: Path) -> Iterator[tuple[int, str]]:
+    """The lines outside tables and code, with their numbers."""
+    code = False
+    for number, line in enumerate(document.read_text().splitlines(), 1):
+        if line.lstrip().startswith("```"):
+            code = not code
+        elif not code and not line.startswith("|"):
+            yield number, line
+
+
+def name(document: Path) -> str:
+    return str(document.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name)
+def test_lines_of_a_document_fit(document: Path) -> None:
+    assert [number for number, line in prose(document) if len(line) > _WIDTH] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name)
+def test_links_of_a_document_lead_somewhere(document: Path) -> None:
+    links = _LINK.findall(document.read_text())
+
+    assert [link for link in links if "://" not in link and not (document.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("document", [each for each in DOCUMENTS if not name(each).startswith(HISTORY)], ids=name)
+def test_files_that_a_document_names_are_there(document: Path) -> None:
+    files = set(_FILE.findall(document.read_text()))
+    places = (ROOT, SOURCE, ROOT / "src", SOURCE / "messagebox")
+
+    assert sorted(file for file in files if not any((place / file).exists() for place in places)) == []
+
+
+def test_readme_is_short_enough_to_be_read() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 110
