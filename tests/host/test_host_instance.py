@@ -234,6 +234,7 @@ def test_instance_goes_on_after_all_its_connections_were_terminated(agent: Agent
         until(lambda: able(lambda: settled(publisher)), 30)
 
     assert set(partner.got) == {*names, "after"}
+    until(lambda: able(lambda: agent.epoch().number > 0), 20)  # its connection was terminated too
     assert agent.statistics().ports == {"A": 301, "Line": 301}
     assert (count(database, "queue"), count(database, "claimed"), count(database, "scheduled")) == (0, 0, 0)
     assert unbalanced(database) == []

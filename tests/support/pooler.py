@@ -63,13 +63,12 @@ class _Pooler:
             length = struct.unpack(">i", _exactly(client, 4))[0]
             _exactly(client, length - 4)
             backend, greeting = self._backend()
-            client.sendall(greeting)
             self._free.append(backend)
+            client.sendall(greeting)
             while True:
-                backend = self._transaction(client)
-                self._free.append(backend)
+                self._transaction(client)
 
-    def _transaction(self, client: socket.socket) -> socket.socket:
+    def _transaction(self, client: socket.socket) -> None:
         """From the first message of a client to the end of its transaction."""
         backend: socket.socket | None = None
         while True:
@@ -79,16 +78,19 @@ class _Pooler:
             if backend is None:
                 backend = self._free.pop() if self._free else self._backend()[0]
             backend.sendall(message)
-            if kind in b"QS" and self._answer(backend, client) == b"I":
-                return backend
+            if kind in b"QS" and self._answer(backend, client):
+                return
 
-    def _answer(self, backend: socket.socket, client: socket.socket) -> bytes:
-        """Until the backend is ready again; gives whether it is inside a transaction."""
+    def _answer(self, backend: socket.socket, client: socket.socket) -> bool:
+        """Until the backend is ready again. It is free before the client hears that its transaction has ended."""
         while True:
             kind, message = _message(backend)
+            ended = kind == b"Z" and message[-1:] == b"I"
+            if ended:
+                self._free.append(backend)
             client.sendall(message)
             if kind == b"Z":
-                return message[-1:]
+                return ended
 
     def _backend(self) -> tuple[socket.socket, bytes]:
         backend = socket.socket(socket.AF_UNIX)
