@@ -19,7 +19,7 @@ from crossdock.message.publication import Publication, Settles
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.lifeline import INSTANCE_LOCK
 from crossdock.messagebox.rows import Published
-from crossdock.messagebox.statement import host_statement
+from crossdock.messagebox.statement import host_text
 from express import a_message, deploy, kinds, living, port, rows, unbalanced
 from server_clock import shift_clock
 from service import Partner, publish_named, running
@@ -69,7 +69,7 @@ def test_line_whose_references_vanish_while_it_is_taken_is_not_held_for_nothing(
         ending.execute("UPDATE queue SET instance_id = %s", [process])
         ending.commit()
         with living(agent) as life:
-            ending.execute(host_statement("discard", None), {"instance": [process]})
+            ending.execute(host_text("discard", None), {"instance": [process]})
             claiming = pool.submit(agent.queues.dequeue_ordered, host, life.instance, limit=10)
             until(lambda: bool(rows(database, "SELECT FROM pg_locks WHERE NOT granted")), 10)
             ending.commit()

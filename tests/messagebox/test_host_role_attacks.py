@@ -1,15 +1,16 @@
-"""Whoever has the role of one host, and psql: what is others' can neither be read nor changed, as far as grants go.
+"""Whoever has the role of one host, and psql: what is others' can neither be read, forged nor destroyed.
 
 What such a user can still do is written down in `docs/how-to/your-own-postgresql.md`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import psycopg
 import pytest
@@ -18,6 +19,7 @@ from psycopg.errors import InsufficientPrivilege
 from box import PROPERTIES
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.deployment import DeployedLocation, DeployedPort, Deployment
+from crossdock.messagebox.publish import SUBSCRIPTION_LOCK
 from crossdock.subscription.predicate import Filter
 from express import living, port, publish, rows
 from roles import Roles, roles
@@ -164,6 +166,164 @@ def test_reference_logs_cannot_be_emptied_nor_swapped(attack: Attack) -> None:
     attack.refused("UPDATE reference_log SET message = 3 - message")
 
 
+def test_messages_cannot_be_read_but_by_a_claim(attack: Attack) -> None:
+    for table in ("message", "part", "fragment"):
+        attack.refused(f"SELECT FROM {table}")
+    theirs = rows(attack.database, f"SELECT sequence, message_id FROM queue_{attack.other}")
+    mine = rows(attack.database, f"SELECT sequence FROM queue_{attack.mine}")
+    numbers = [sequence for sequence, _ in theirs] + [sequence for (sequence,) in mine]
+
+    loaded = attack.connection.execute(f"SELECT * FROM host_{attack.mine}_load_claimed(%s, 1000)", [numbers]).fetchall()
+    for sequence, message in theirs:
+        query = f"SELECT * FROM host_{attack.mine}_load_claimed_piece(%s, %s, NULL)"
+        assert attack.connection.execute(query, [sequence, message]).fetchall() == []
+
+    assert theirs
+    assert loaded == []
+
+
+def test_functions_of_other_hosts_and_those_of_the_owner_cannot_be_called(attack: Attack) -> None:
+    callable_ = attack.connection.execute(
+        "SELECT proname FROM pg_proc WHERE pronamespace = 'crossdock'::regnamespace AND prosecdef"
+        " AND has_function_privilege(oid, 'EXECUTE') AND NOT starts_with(proname, %s)",
+        [f"host_{attack.mine}_"],
+    ).fetchall()
+
+    shared = ["find_instances", "insert_fragment", "lock_subscriptions", "publish_few", "subqueue_may_go_on"]
+    assert sorted(name for (name,) in callable_) == shared
+    attack.refused(f"SELECT * FROM host_{attack.other}_requeue_due()")
+    attack.refused(f"SELECT * FROM host_{attack.other}_complete(1, '{{1}}', '{{}}')")
+
+
+def test_what_is_not_claimed_by_its_host_cannot_be_settled(attack: Attack) -> None:
+    theirs = [sequence for (sequence,) in rows(attack.database, f"SELECT sequence FROM queue_{attack.other}")]
+    for instance in (0, 1, *(each for (each,) in rows(attack.database, "SELECT id FROM host_instance"))):
+        attack.changes_nothing(f"SELECT * FROM host_{attack.mine}_complete({instance}, '{set(theirs)}', '{{}}')")
+
+
+class Publishing:
+    """A call of `publish_few` by the attacker, with one message of its own."""
+
+    def __init__(self, attack: Attack) -> None:
+        self.attack = attack
+        [(self.epoch,)] = attack.connection.execute("SELECT epoch_token FROM box").fetchall()
+        self.message = uuid4()
+
+    def __call__(
+        self, references: Sequence[tuple[UUID, int]] = (), exceptions: str | None = None, context: str = "{}"
+    ) -> None:
+        given = [list(each) for each in zip(*references, strict=True)] or [[], []]
+        self.attack.connection.execute(
+            "SELECT publish_few(%s, %s::json[], %s, %s, '{body}', %s, '{}', '{}', %s::uuid[], %s::integer[], %s, %s, %s, NULL)",
+            [[self.message], [context], [self.message], [self.message], [b"x"], *given, exceptions, SUBSCRIPTION_LOCK, self.epoch],
+        )  # fmt: skip
+
+    def refused(self, **what: Any) -> None:
+        before = self.attack.everything()
+        with pytest.raises(InsufficientPrivilege):
+            self(**what)
+        assert self.attack.everything() == before
+
+
+def test_reference_is_to_a_message_of_the_same_call_and_goes_where_its_subscription_says(attack: Attack) -> None:
+    [(theirs,), *_] = rows(attack.database, f"SELECT message_id FROM queue_{attack.other}")
+    [(subscription, host)] = rows(
+        attack.database,
+        "SELECT subscription.id, subscription.host_id FROM subscription JOIN service ON service.id = service_id"
+        " WHERE service.name = 'Other'",
+    )
+    before = rows(attack.database, "SELECT count(*) FROM queue WHERE message_id = %s", theirs)
+    publishing = Publishing(attack)
+
+    publishing(references=[(theirs, subscription), (publishing.message, subscription), (publishing.message, 999_999)])
+
+    assert rows(attack.database, "SELECT count(*) FROM queue WHERE message_id = %s", theirs) == before
+    found = "SELECT host_id, subscription_id FROM queue WHERE message_id = %s"
+    assert rows(attack.database, found, publishing.message) == [(host, subscription)]
+
+
+def test_message_of_others_can_be_neither_replaced_nor_grown(attack: Attack) -> None:
+    [(theirs,), *_] = rows(attack.database, f"SELECT message_id FROM queue_{attack.other}")
+    publishing = Publishing(attack)
+    publishing.message = theirs
+    before = attack.everything()
+
+    with pytest.raises(psycopg.errors.UniqueViolation):
+        publishing()
+    with pytest.raises(InsufficientPrivilege):
+        attack.connection.execute("SELECT insert_fragment(%s, 0, 'evil')", [theirs])
+
+    assert attack.everything() == before
+
+
+def test_nothing_is_suspended_nor_waits_at_other_hosts(attack: Attack) -> None:
+    publishing = Publishing(attack)
+    theirs = {
+        "host_id": attack.other,
+        "kind": "receive",
+        "code": "x",
+        "message_id": str(publishing.message),
+        "reason": "x",
+    }
+    [(message,), *_] = rows(attack.database, f"SELECT message_id FROM queue_{attack.other}")
+    [(service, subscription)] = rows(
+        attack.database,
+        "SELECT service.id, subscription.id FROM subscription JOIN service ON service.id = service_id"
+        " WHERE service.name = 'Other'",
+    )
+    waiting = {
+        "instance_id": str(uuid4()), "service_id": service, "host_id": attack.other, "correlation_id": 1,
+        "hash": str(uuid4()), "value": ["x"], "bound_to": None,
+    }  # fmt: skip
+    stopped = {"message_id": str(publishing.message), "subscription_id": subscription, "code": "x", "reason": "x"}
+
+    publishing.refused(exceptions=json.dumps({"suspended": [theirs]}))
+    publishing.refused(
+        exceptions=json.dumps({"suspended": [theirs | {"host_id": attack.mine, "message_id": str(message)}]})
+    )
+    publishing.refused(exceptions=json.dumps({"awaited": [waiting]}))
+    publishing.refused(exceptions=json.dumps({"awaited": [waiting | {"host_id": attack.mine}]}))
+    publishing.refused(exceptions=json.dumps({"stopped": [stopped]}))
+
+
+def test_running_instance_is_given_a_message_only_by_whoever_knows_what_it_waits_for(attack: Attack) -> None:
+    [(waiting, hash_)] = rows(attack.database, "SELECT id, hash FROM instance_subscription")
+    publishing = Publishing(attack)
+    guessed = {"message_id": str(publishing.message), "subscription_id": waiting, "hash": str(uuid4())}
+
+    attack.refused("SELECT hash FROM instance_subscription")
+    seen = attack.connection.execute("SELECT id FROM instance_subscription").fetchall()
+    publishing(exceptions=json.dumps({"queued": [guessed]}))
+    count = "SELECT count(*) FROM queue WHERE instance_id IS NOT NULL"
+    assert rows(attack.database, count) == [(0,)]
+
+    publishing.message = uuid4()
+    known = guessed | {"message_id": str(publishing.message), "hash": str(hash_)}
+    publishing(exceptions=json.dumps({"queued": [known]}))
+    assert rows(attack.database, count) == [(1,)]
+    assert seen == []
+
+
+def test_host_is_not_given_a_message_whose_labels_it_lacks(attack: Attack) -> None:
+    [(subscription,)] = rows(
+        attack.database,
+        "SELECT subscription.id FROM subscription JOIN service ON service.id = service_id WHERE service.name = 'Other'",
+    )
+    publishing = Publishing(attack)
+
+    publishing.refused(references=[(publishing.message, subscription)], context='{"labels": ["patients"]}')
+
+
+def test_number_of_references_is_counted_not_told(attack: Attack) -> None:
+    subscriptions = [number for (number,) in rows(attack.database, "SELECT id FROM subscription")]
+    publishing = Publishing(attack)
+
+    publishing(references=[(publishing.message, number) for number in subscriptions])
+
+    told = "SELECT reference_count FROM message WHERE id = %s"
+    assert rows(attack.database, told, publishing.message) == [(len(subscriptions),)]
+
+
 def test_messages_cannot_be_changed_nor_deleted(attack: Attack) -> None:
     for table, column in (("message", "context"), ("part", "body"), ("fragment", "body")):
         attack.refused(f"UPDATE {table} SET {column} = {column}")
@@ -210,7 +370,7 @@ def test_sequences_can_be_drawn_from_where_publishing_does_and_set_nowhere(attac
         attack.refused(f"ALTER SEQUENCE {name} RESTART")
     may = "SELECT sequencename FROM pg_sequences WHERE has_sequence_privilege(sequencename, 'USAGE') ORDER BY 1"
     drawn = attack.connection.execute(may.encode()).fetchall()
-    assert drawn == [("intake_sequence_seq",), ("reference_sequence",)]
+    assert drawn == [("intake_sequence_seq",)]
 
 
 def test_nothing_can_be_made_or_taken_over(attack: Attack) -> None:
@@ -229,16 +389,23 @@ def test_nothing_can_be_made_or_taken_over(attack: Attack) -> None:
         attack.connection.rollback()
 
 
-def test_all_that_a_role_may_change_is_in_three_tables_and_its_own_queues(agent: Agent, attack: Attack) -> None:
+@pytest.mark.parametrize(
+    ("right", "where"),
+    [
+        ("UPDATE", ["host_instance", "instance_subscription", "subqueue_lease"]),
+        ("INSERT", ["host_instance", "instance_subscription"]),
+    ],
+)
+def test_all_that_a_role_may_change_is_in_three_tables(
+    agent: Agent, attack: Attack, right: str, where: list[str]
+) -> None:
     granted = attack.connection.execute(
         "SELECT relname FROM pg_class WHERE relnamespace = 'crossdock'::regnamespace AND relkind IN ('r', 'p')"
-        " AND has_any_column_privilege(oid, 'UPDATE')"
-        " AND NOT relname = ANY (ARRAY(SELECT parent || '_' || %s FROM"
-        " unnest(ARRAY['queue', 'claimed', 'scheduled', 'suspended']) AS parent))",
-        [attack.mine],
+        " AND has_any_column_privilege(oid, %s)",
+        [right],
     ).fetchall()
 
-    assert sorted(name for (name,) in granted) == ["host_instance", "instance_subscription", "subqueue_lease"]
+    assert sorted(name for (name,) in granted) == where
     with Agent(agent.database) as owner:
         assert owner.box.own_hosts() == set(agent.configuration.hosts().values())
 

@@ -13,10 +13,10 @@ from psycopg.errors import InsufficientPrivilege
 
 import settling
 from box import AT_ONCE, count
-from crossdock.errors import UnavailableError
+from crossdock.errors import TransientError, UnavailableError
 from crossdock.host.instance import HostInstance
 from crossdock.host.outcome import Clock, Complete, Elsewhere, Outcome, Postpone
-from crossdock.message.message import Message, Part
+from crossdock.message.message import Message, Part, StreamedPart
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.migrate import migrations
 from express import a_message, at_ports, claim, delivered_now, deploy, kinds, living, port, publish, unbalanced
@@ -36,6 +36,10 @@ PORTS = (
 )
 
 
+def read(part: Part | StreamedPart) -> bytes:
+    return part.body if isinstance(part, Part) else b"".join(part.chunks())
+
+
 class Collecting:
     """A service that takes everything."""
 
@@ -48,6 +52,29 @@ class Collecting:
     def deliver(self, message: Message, *, attempt: int, now: Clock) -> Outcome:
         self.delivered.append((message, attempt, now()))
         return Complete()
+
+
+def test_user_with_the_role_publishes_many_and_reads_large_parts_by_each_of_its_claims(
+    agent: Agent, roles: Roles, database: str
+) -> None:
+    deploy(agent, port("A", "Region = 'NO'", host="Mine"), port("B", "Region = 'NO'", host="Mine"))
+    roles.create()
+    with Agent(roles.user("Mine")) as mine:
+        host = mine.configuration.hosts()["Mine"]
+        large = a_message(mine, NORWAY, parts=[Part("body", bytes(3 * 1024 * 1024)), Part("note", bytes(100_000))])
+        published = publish(mine, *[NORWAY] * 200, large)
+        assert (published.published, published.references) == (201, 402)
+        with living(mine, "Mine") as life:
+            claimed = claim(mine, life, "Mine", limit=1000)
+            first, second = (each for each in claimed if each.message.id == large.id)
+            settling.complete(mine, host, life.instance, [each.sequence for each in claimed if each is not second])
+            assert [read(part) for part in second.message.parts] == [read(part) for part in large.parts]
+            with pytest.raises(TransientError):
+                read(first.message.parts[0])
+            settling.complete(mine, host, life.instance, [second.sequence])
+
+    assert agent.statistics().ports == {"A": 201, "B": 201}
+    assert unbalanced(database) == []
 
 
 def test_role_publishes_to_everybody_and_claims_and_settles_for_its_own_host(
@@ -185,12 +212,32 @@ def test_every_host_has_a_role_of_its_own_whatever_its_name(agent: Agent, roles:
     with psycopg.connect(agent.database, options="-csearch_path=crossdock") as connection:
         for host in names:
             connection.execute("SELECT set_config('role', %s, true)", [roles.names[host]])
-            query = "SELECT has_table_privilege('queue_' || id, 'DELETE') FROM host ORDER BY id"
-            reached = [allowed for (allowed,) in connection.execute(query)]
-            assert dict(zip(agent.configuration.hosts(), reached, strict=True)) == {
-                name: name == host for name in agent.configuration.hosts()
-            }
+            query = (
+                "SELECT name, has_table_privilege('queue_' || id, 'SELECT'), bool_or(may), bool_and(may) FROM host,"
+                " LATERAL (SELECT has_function_privilege(oid, 'EXECUTE') FROM pg_proc"
+                "           WHERE starts_with(proname, format('host_%%s_', id))) AS function (may)"
+                " GROUP BY id ORDER BY id"
+            )
+            reached = {name: set(allowed) for name, *allowed in connection.execute(query, [])}
+            assert reached == {name: {name == host} for name in agent.configuration.hosts()}
             connection.rollback()
+
+
+def test_functions_that_an_administrator_made_run_with_the_rights_of_the_owner(agent: Agent, database: str) -> None:
+    with psycopg.connect(database, autocommit=True, options="-csearch_path=crossdock") as connection:
+        connection.execute("CREATE ROLE plain_owner")
+        try:
+            connection.execute("ALTER TABLE box OWNER TO plain_owner")
+            deploy(agent, port("A", "Region = 'NO'", host="New"))
+            owners = connection.execute(
+                "SELECT DISTINCT proowner::regrole::text FROM pg_proc"
+                " WHERE prosecdef AND pronamespace = 'crossdock'::regnamespace"
+            ).fetchall()
+        finally:
+            connection.execute("REASSIGN OWNED BY plain_owner TO CURRENT_USER")
+            connection.execute("DROP ROLE plain_owner")
+
+    assert owners == [("plain_owner",)]
 
 
 def test_roles_of_an_older_messagebox_lose_what_they_may_no_longer_do(empty_database: str) -> None:
@@ -215,8 +262,10 @@ def test_roles_of_an_older_messagebox_lose_what_they_may_no_longer_do(empty_data
             assert connection.execute(may, wide).fetchone() == (False,)
             assert connection.execute(may, wide | {"table": "intake"}).fetchone() == (False,)
             assert connection.execute(may, wide | {"table": "service", "right": "SELECT"}).fetchone() == (False,)
-            assert connection.execute(may, wide | {"table": "queue"}).fetchone() == (True,)
-            assert connection.execute(may, wide | {"table": "queue_1", "right": "DELETE"}).fetchone() == (True,)
+            assert connection.execute(may, wide | {"table": "queue"}).fetchone() == (False,)
+            assert connection.execute(may, wide | {"table": "message", "right": "SELECT"}).fetchone() == (False,)
+            assert connection.execute(may, wide | {"table": "queue_1", "right": "DELETE"}).fetchone() == (False,)
+            assert connection.execute(may, wide | {"table": "queue_1", "right": "SELECT"}).fetchone() == (True,)
             made = connection.execute("SELECT name FROM host WHERE to_regrole(host_role(id)) IS NOT NULL").fetchall()
             assert made == [("Old",)]
         finally:

@@ -50,7 +50,7 @@ from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.publish import publish
 from crossdock.messagebox.rows import Published
 from crossdock.messagebox.scan_start import PRIORITIES
-from crossdock.messagebox.statement import host_statement
+from crossdock.messagebox.statement import host_text
 from crossdock.messagebox.subscriptions import Transition
 
 SOAK = bool(os.environ.get("CROSSDOCK_SOAK"))
@@ -341,7 +341,7 @@ class MessageBoxMachine(ComparedBox):
             "priority": sorted([*PRIORITIES, *PRIORITIES]),
         }  # fmt: skip
 
-        claimed = connection.execute(host_statement("dequeue", number), parameters).fetchall()
+        claimed = connection.execute(host_text("dequeue", number), parameters).fetchall()
 
         assert sorted(row[1] for row in claimed) == sorted(sequences(ready))
         self.open.append(OpenTransaction(connection, partial(self.model.claim, ready, instance), ready))
@@ -351,7 +351,7 @@ class MessageBoxMachine(ComparedBox):
         connection, host = self.connect(), self.hosts[self.homes[instance]]
         parameters = {"host": host, "host_instance": instance, "sequence": sequences(claimed), "claim": []}
 
-        connection.execute(host_statement("complete", host), parameters)
+        connection.execute(host_text("complete", host), parameters)
 
         self.open.append(OpenTransaction(connection, partial(self.model.complete, claimed), claimed))
 

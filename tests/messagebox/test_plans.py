@@ -24,7 +24,7 @@ from crossdock.messagebox.cleanup import _SUMMING
 from crossdock.messagebox.database import _CLAIMING, _configure
 from crossdock.messagebox.lifeline import INSTANCE_LOCK
 from crossdock.messagebox.scan_start import PRIORITIES
-from crossdock.messagebox.statement import host_statement, log_statement, statement
+from crossdock.messagebox.statement import host_text, log_statement, statement
 from plans import LARGE, blocks_read, explain, nodes
 
 SOAK = bool(os.environ.get("CROSSDOCK_SOAK"))
@@ -153,19 +153,19 @@ PUBLICATIONS = {
 DEAD = {"host": HOST, "grace": timedelta(0), "lock": INSTANCE_LOCK}
 
 STATEMENTS: dict[str, tuple[str, Mapping[str, Any]]] = {
-    "dequeue": (host_statement("dequeue", HOST), CLAIM | STARTS),
-    "dequeue_few": (host_statement("dequeue_few", HOST), CLAIM | STARTS | {"held": 65536, "limit": 20}),
-    "sweep": (host_statement("sweep", HOST), {"host": HOST, "priority": list(PRIORITIES), **ALL_SERVICES}),
-    "take_lease": (host_statement("take_lease", HOST), CLAIM | {"excluding": []}),
-    "dequeue_subqueue": (host_statement("dequeue_subqueue", HOST), CLAIM | {"subqueue": 2}),
-    "complete": (host_statement("complete", HOST), SETTLEMENT),
-    "settle": (host_statement("settle", HOST), SETTLEMENT | OUTCOMES),
-    "unblock_subqueues": (host_statement("unblock_subqueues", HOST), {"host": HOST}),
-    "requeue_due": (host_statement("requeue_due", HOST), {"host": HOST}),
-    "release_dead": (host_statement("release_dead", HOST), DEAD),
+    "dequeue": (host_text("dequeue", HOST), CLAIM | STARTS),
+    "dequeue_few": (host_text("dequeue_few", HOST), CLAIM | STARTS | {"held": 65536, "limit": 20}),
+    "sweep": (host_text("sweep", HOST), {"host": HOST, "priority": list(PRIORITIES), **ALL_SERVICES}),
+    "take_lease": (host_text("take_lease", HOST), CLAIM | {"excluding": []}),
+    "dequeue_subqueue": (host_text("dequeue_subqueue", HOST), CLAIM | {"subqueue": 2}),
+    "complete": (host_text("complete", HOST), SETTLEMENT),
+    "settle": (host_text("settle", HOST), SETTLEMENT | OUTCOMES),
+    "unblock_subqueues": (host_text("unblock_subqueues", HOST), {"host": HOST}),
+    "requeue_due": (host_text("requeue_due", HOST), {"host": HOST}),
+    "release_dead": (host_text("release_dead", HOST), DEAD),
     "note_deliveries": (statement("note_deliveries"), {"host_instance": INSTANCE, "sequence": CLAIMED}),
-    "suspend_orphans": (host_statement("suspend_orphans", HOST), {"host": HOST}),
-    "busy": (host_statement("busy", HOST), {"host": HOST}),
+    "suspend_orphans": (host_text("suspend_orphans", HOST), {"host": HOST}),
+    "busy": (host_text("busy", HOST), {"host": HOST}),
     "load_messages": (statement("load_messages"), {"message": IDS, "limit": 65536}),
     "load_fragment": (statement("load_fragment"), {"part": uuid(10), "number": 1}),
     "load_part": (statement("load_part"), {"part": uuid(1)}),
@@ -185,7 +185,7 @@ STATEMENTS: dict[str, tuple[str, Mapping[str, Any]]] = {
     "claim_publication": (statement("claim_publication"), PUBLICATIONS),
     "find_instances": (statement("find_instances"), {"hash": IDS}),
     "end_instance": (statement("end_instance"), {"instance": [uuid(100)]}),
-    "discard": (host_statement("discard", None), {"instance": [uuid(100)]}),
+    "discard": (host_text("discard", None), {"instance": [uuid(100)]}),
     "replace_suspended": (statement("replace_suspended"), {"host": HOST, "sequence": FIRST_SUSPENDED}),
     "resume": (statement("resume"), {"message": IDS}),
     "resume_stopped": (statement("resume_stopped"), {"service": 3}),

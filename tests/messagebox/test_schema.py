@@ -15,6 +15,7 @@ from crossdock.errors import UnavailableError
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.embedded import binaries
 from crossdock.messagebox.migrate import migrations
+from crossdock.messagebox.statement import statement
 
 
 def dump(database: str) -> str:
@@ -34,6 +35,9 @@ def test_migrations_give_the_schema_that_schema_sql_shows(database: str, empty_d
         connection.execute("CREATE SCHEMA crossdock")
         connection.execute("SET search_path TO crossdock")
         connection.execute((files("crossdock.messagebox") / "schema.sql").read_text())
+    with psycopg.connect(database, autocommit=True, options="-csearch_path=crossdock") as connection:
+        for (name,) in connection.execute(statement("list_functions")).fetchall():  # these come from the code
+            connection.execute(f"DROP FUNCTION {name}".encode())
 
     assert dump(empty_database) == dump(database)
 

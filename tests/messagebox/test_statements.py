@@ -12,7 +12,7 @@ from crossdock.messagebox.statement import statements
 
 STORE = Path(__file__).parents[2] / "src/crossdock/messagebox"
 # These make statements, create the schema, set sessions up, or write rows by COPY.
-MAY_HOLD_SQL = {"statement.py", "migrate.py", "database.py", "copy.py"}
+MAY_HOLD_SQL = {"statement.py", "host_functions.py", "migrate.py", "database.py", "copy.py"}
 SQL = re.compile(r"\b(SELECT|INSERT|UPDATE|DELETE)\b")
 
 

@@ -123,7 +123,8 @@ def _received(agent: Agent, location: ReceiveLocation, file: Path, content: byte
 
 
 def _passed_through(agent: Agent, file: Path, content: bytes) -> Publication:
-    hosts = agent.configuration.hosts()
+    own = agent.box.own_hosts()
+    hosts = {name: id_ for name, id_ in agent.configuration.hosts().items() if id_ in own}
     if not hosts:
         raise UsageError("There is nothing in this MessageBox yet. Deploy an application with: crossdock run APP")
     id_ = agent.message_id()
@@ -134,6 +135,7 @@ def _passed_through(agent: Agent, file: Path, content: bytes) -> Publication:
         _FILE: printable_path(file.absolute()),
     }
     message = Message(id_, Context(promoted, written), (Part("body", content),))
+    # What nobody wants is suspended there: under the role of a host only at that host.
     return Publication(hosts.get("Default", min(hosts.values())), (message,))
 
 

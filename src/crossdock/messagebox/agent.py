@@ -25,6 +25,7 @@ from crossdock.messagebox.caching import EpochWatch
 from crossdock.messagebox.cleanup import Cleanup
 from crossdock.messagebox.configuration import Configuration
 from crossdock.messagebox.database import Database
+from crossdock.messagebox.host_functions import host_statement
 from crossdock.messagebox.ledger import Ledger
 from crossdock.messagebox.load import load_filters, load_router
 from crossdock.messagebox.messages import Messages
@@ -33,7 +34,7 @@ from crossdock.messagebox.publish import SUBSCRIPTION_LOCK, notify, publish
 from crossdock.messagebox.queues import Queues
 from crossdock.messagebox.rows import Published, Reference, Statistics
 from crossdock.messagebox.settle import Settlement
-from crossdock.messagebox.statement import host_statement, statement
+from crossdock.messagebox.statement import statement
 from crossdock.messagebox.step import OpenedStep, Step, Stepped, carry_out, lock_claims
 from crossdock.messagebox.subscriptions import Subscriptions
 from crossdock.messagebox.suspended import Suspended, reroute
@@ -123,18 +124,19 @@ class Agent:
         if not publications:
             return Published()
         try:
-            router = self._router or self.router()
+            router, by_copy = self._router or self.router(), self._database.may_copy
             with self._database.connection() as connection:
-                published = publish(connection, router, publications, location_epoch=location_epoch)
+                published = publish(connection, router, publications, by_copy=by_copy, location_epoch=location_epoch)
         except EpochMovedError:
             published = self._publish_alone(publications, location_epoch)
         return published
 
     def _publish_alone(self, publications: Sequence[Publication], location_epoch: UUID | None) -> Published:
         """The second attempt: subscriptions stay as they are until it is done, so that there is no third."""
+        by_copy = self._database.may_copy
         with self._subscriptions_held_still() as connection:
             router = self._load(connection)
-            return publish(connection, router, publications, location_epoch=location_epoch)
+            return publish(connection, router, publications, by_copy=by_copy, location_epoch=location_epoch)
 
     def route_again(self, ids: Sequence[UUID]) -> dict[UUID, bool]:
         """Route unrouted messages again; for each that is unrouted, whether somebody wants it now."""
@@ -186,11 +188,12 @@ class Agent:
     def step(self, steps: Sequence[Step]) -> list[Stepped]:
         """Do each step whose claims are still ours, all in one transaction; the others are not done."""
         self._correlate(steps)
+        by_copy = self._database.may_copy  # asked before a connection is taken: there may be one only
         with self._database.connection() as connection:
             with connection.transaction():
                 held = lock_claims(connection, steps)
                 going = [step for step, mine in zip(steps, held, strict=True) if mine]
-                discarded, hosts = self._carry_out(connection, going)
+                discarded, hosts = self._carry_out(connection, going, by_copy=by_copy)
             notify(connection, hosts)
         for step in going:
             self.queues.look_again(step.settles)
@@ -200,6 +203,7 @@ class Agent:
     @contextmanager
     def open_step(self, step: Step) -> Iterator[OpenedStep]:
         """Run code in the transaction of a step: rolled back if it raises. StepLostError if the claims are not ours."""
+        by_copy = self._database.may_copy
         with self._database.connection() as connection:
             with connection.transaction():
                 if not all(lock_claims(connection, [step])):
@@ -208,12 +212,12 @@ class Agent:
                 yield opened
                 opened.check()
                 self._correlate([opened.step])
-                _, hosts = self._carry_out(connection, [opened.step])
+                _, hosts = self._carry_out(connection, [opened.step], by_copy=by_copy)
             notify(connection, hosts)
         self.queues.look_again(step.settles)
 
     def _carry_out(
-        self, connection: psycopg.Connection, steps: Sequence[Step]
+        self, connection: psycopg.Connection, steps: Sequence[Step], *, by_copy: bool
     ) -> tuple[list[Sequence[UUID]], frozenset[int]]:
         """From here to the commit nobody changes subscriptions, and they are matched as they are now."""
         connection.execute(statement("lock_shared"), {"lock": SUBSCRIPTION_LOCK})
@@ -222,7 +226,7 @@ class Agent:
         if router is None or row is None or router.epoch.token != row[1]:
             with closing(self._database.connect()) as another:
                 router = self._load(another)
-        return carry_out(connection, router, steps)
+        return carry_out(connection, router, steps, by_copy=by_copy)
 
     def _correlate(self, steps: Sequence[Step]) -> None:
         """Make known by what the steps' instances wait, where that is new."""

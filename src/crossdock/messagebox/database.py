@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from functools import cached_property
 from typing import Any, TypeVar
 
 import psycopg
@@ -14,10 +15,11 @@ from psycopg_pool import ConnectionPool
 from crossdock.errors import UnavailableError
 from crossdock.messagebox.conninfo import checked
 from crossdock.messagebox.history import History
+from crossdock.messagebox.host_functions import host_statement
 from crossdock.messagebox.migrate import SCHEMA
 from crossdock.messagebox.outage import Outage, outage
 from crossdock.messagebox.server_troubles import server_troubles
-from crossdock.messagebox.statement import host_statement, statement
+from crossdock.messagebox.statement import statement
 
 _SESSION = {
     # Publishing re-reads the epoch as its last step, and must see what others have committed since it began.
@@ -70,6 +72,11 @@ class Database:
     def close(self) -> None:
         self._pool.close()
         self._claiming_pool.close()
+
+    @cached_property
+    def may_copy(self) -> bool:
+        """Whether our user writes messages and references by COPY; the role of a host writes by a function."""
+        return bool(self.value("may_copy"))
 
     def troubles(self) -> list[str]:
         """What is wrong with the way to the server or with its settings, one sentence each."""
@@ -135,6 +142,10 @@ class Database:
     def rows(self, verb: str, parameters: Mapping[str, Any] = _NOTHING) -> list[tuple[Any, ...]]:
         with self.connection() as connection:
             return connection.execute(statement(verb), parameters, binary=True).fetchall()
+
+    def host_rows(self, verb: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        with self.connection() as connection:
+            return connection.execute(host_statement(verb, parameters["host"]), parameters, binary=True).fetchall()
 
     def run(self, verb: str, parameters: Mapping[str, Any]) -> None:
         with self.connection() as connection:

@@ -16,7 +16,7 @@ from crossdock.errors import LabelError, SecondAnswerError, TerminalError, Unrea
 from crossdock.message.message import Message
 from crossdock.message.publication import Publication
 from crossdock.messagebox.batch import Batch
-from crossdock.messagebox.statement import statement
+from crossdock.messagebox.host_functions import host_statement
 from crossdock.subscription.correlation import correlation_hash
 from crossdock.subscription.router import Int64s, Router, Subscription
 
@@ -28,6 +28,7 @@ _ADDRESSES = {"BTS.SPTransportID": "send port", "BTS.SPGroupID": "send port grou
 class InstanceMatch:
     """A running instance that waits for a message with these correlation values."""
 
+    hash: UUID
     subscription_id: int
     instance_id: UUID
     service_id: int
@@ -130,8 +131,8 @@ def find_instances(
     `sought`: by what they may wait, as `correlation_hashes` gives it.
     """
     if sought:
-        for hash_, *row in connection.execute(statement("find_instances"), {"hash": list(sought)}):
-            match = InstanceMatch(*row)
+        for hash_, *row in connection.execute(host_statement("find_instances", None), {"hash": list(sought)}):
+            match = InstanceMatch(hash_, *row)
             for position in (each for each in sought[hash_] if each not in decision.refused):
                 if not _refused(decision, position, messages.labels(position), match.subscription_id, match):
                     decision.instances.append((position, match))

@@ -16,6 +16,7 @@ from psycopg.types.json import Json
 
 from crossdock.errors import ApplicationError
 from crossdock.message.property import PropertyRegistry, PropertyType, format_value, type_of
+from crossdock.messagebox.host_functions import create_functions
 from crossdock.messagebox.statement import statement
 from crossdock.subscription.predicate import Filter, Operator, Predicate
 
@@ -89,6 +90,7 @@ def deploy(connection: psycopg.Connection, deployment: Deployment) -> bool:
     for host in poorer:  # after ports have moved to hosts that have what this one lost
         connection.execute(statement("withhold_labelled"), {"host": host})
     connection.execute(statement("correlate_responses"))
+    create_functions(connection)
     _refuse_unanswerable(connection, before)
     return True
 

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, BinaryIO, cast
 from uuid import UUID
 
 import psycopg
+from msgspec import structs
 
 from crossdock.errors import ContextError, MessageGoneError, TerminalError, TransientError, UnreadableError
 from crossdock.message.context import Context
 from crossdock.message.message import Message, MessageId, Part, StreamedPart
 from crossdock.messagebox.database import Database
 from crossdock.messagebox.rows import Reference, ServerTime
-from crossdock.messagebox.statement import statement
+from crossdock.messagebox.statement import array_text, statement
 from crossdock.messagebox.store import FragmentStream
 
 # Larger parts are fetched when they are read: a batch of claims must not fill the memory.
@@ -25,6 +28,8 @@ _CLAIM_COLUMNS = 11
 MESSAGE_GONE = "The message of this reference is gone from the MessageBox: it cannot be delivered, only terminated."
 UNREADABLE = "The stored context of this message cannot be read: it can be saved and terminated, not delivered."
 _NO_CONTEXT = Context({})
+_PartRow = tuple[UUID, str, bytes | None, int]  # id, name, body unless it is large, number of fragments
+_Fetch = Callable[[UUID, int | None], bytes]  # a part, or one of its fragments
 
 
 class Messages:
@@ -56,31 +61,24 @@ class Messages:
         readable: dict[UUID, Message] = {}
         unreadable: dict[UUID, Message] = {}
         parameters = {"message": list(set(ids)), "limit": HELD_BYTES}
-        rows = connection.execute(statement("load_messages"), parameters, binary=True)
-        for id_, context, part, name, body, fragments in rows:
+        rows = connection.execute(statement("load_messages"), parameters, binary=True).fetchall()
+        for id_, context, parts in _grouped(rows):
             try:
                 read, found = Context.from_json(context), readable
             except ContextError:
                 read, found = _NO_CONTEXT, unreadable
-            earlier = found[id_].parts if id_ in found else ()
-            parts = earlier if part is None else (*earlier, self._part(part, name, body, fragments))
-            found[id_] = Message(MessageId(id_), read, parts)
+            found[id_] = Message(MessageId(id_), read, _parts(parts, self._piece))
         return readable, unreadable
 
-    def _part(self, id_: UUID, name: str, body: bytes | None, fragments: int) -> Part | StreamedPart:
-        if body is not None:
-            return Part(name, body)
+    def _piece(self, part: UUID, number: int | None) -> bytes:
+        """A part, or with a number one of its fragments."""
+        verb = "load_part" if number is None else "load_fragment"
+        return _found(part, self._database.rows(verb, {"part": part, "number": number}))
 
-        def open_stream() -> BinaryIO:
-            return cast(BinaryIO, FragmentStream.open(partial(self._piece, id_, fragments > 0), max(fragments, 1)))
-
-        return StreamedPart(name, open_stream)
-
-    def _piece(self, part: UUID, in_fragments: bool, number: int) -> bytes:
-        rows = self._database.rows("load_fragment" if in_fragments else "load_part", {"part": part, "number": number})
-        if not rows:
-            raise TransientError(f"Part {part} is gone: nobody refers to its message any more.")
-        return bytes(rows[0][0])
+    def _claimed_piece(self, host_id: int, sequence: int, part: UUID, number: int | None) -> bytes:
+        """The same for a message of which the host has claimed this reference."""
+        parameters = {"host": host_id, "sequence": sequence, "part": part, "number": number}
+        return _found(part, self._database.host_rows("load_claimed_piece", parameters))
 
     def references(self, host_id: int, rows: list[tuple[Any, ...]]) -> list[Reference]:
         """What a claim took, with the messages: those that came with it, and the others.
@@ -99,15 +97,22 @@ class Messages:
                     messages[row[2]] = Message(MessageId(row[2]), Context.from_json(context), (Part(name, body),))
                 except ContextError:
                     undeliverable[row[2]] = UnreadableError(UNREADABLE)
-        if missing := {row[2] for row in rows} - messages.keys() - undeliverable.keys():
-            with self._database.connection() as connection:
-                readable, unreadable = self._stored(connection, list(missing))
-            messages |= readable
-            undeliverable |= dict.fromkeys(unreadable, UnreadableError(UNREADABLE))
-            gone = missing - readable.keys() - unreadable.keys()
+        streamed: dict[UUID, Sequence[_PartRow]] = {}
+        missing = [(row[1], row[2]) for row in rows if row[2] not in messages and row[2] not in undeliverable]
+        if missing:
+            parameters = {"host": host_id, "sequence": array_text(number for number, _ in missing), "limit": HELD_BYTES}
+            for id_, context, parts in _grouped(self._database.host_rows("load_claimed", parameters)):
+                try:
+                    messages[id_] = Message(MessageId(id_), Context.from_json(context), _parts(parts, _unbound))
+                except ContextError:
+                    undeliverable[id_] = UnreadableError(UNREADABLE)
+                    continue
+                if any(body is None for _, _, body, _ in parts):
+                    streamed[id_] = parts
+            gone = {id_ for _, id_ in missing} - messages.keys() - undeliverable.keys()
             undeliverable |= dict.fromkeys(gone, MessageGoneError(MESSAGE_GONE))
         messages |= {id_: Message(MessageId(id_), _NO_CONTEXT, ()) for id_ in undeliverable}
-        return [
+        references = [
             Reference(
                 sequence,
                 service,
@@ -124,3 +129,44 @@ class Messages:
             )
             for _, sequence, id_, subscription, service, attempt, subqueue, instance, claim, deaths, *_ in rows
         ]
+        return [self._streaming(each, streamed) for each in references] if streamed else references
+
+    def _streaming(self, reference: Reference, streamed: Mapping[UUID, Sequence[_PartRow]]) -> Reference:
+        """Each reads its large parts by its own claim: another of the same message may be settled before."""
+        parts = streamed.get(reference.message.id)
+        if parts is None:
+            return reference
+        fetch = partial(self._claimed_piece, reference.host_id, reference.sequence)
+        message = Message(reference.message.id, reference.message.context, _parts(parts, fetch))
+        return structs.replace(reference, message=message)
+
+
+def _grouped(rows: Sequence[tuple[Any, ...]]) -> Iterator[tuple[UUID, str, list[_PartRow]]]:
+    """(id, context, parts) of each message, from rows of its parts."""
+    for id_, group in groupby(rows, key=itemgetter(0)):
+        own = list(group)
+        yield id_, own[0][1], [row[2:] for row in own if row[2] is not None]
+
+
+def _parts(rows: Iterable[_PartRow], fetch: _Fetch) -> tuple[Part | StreamedPart, ...]:
+    return tuple(
+        Part(name, body)
+        if body is not None
+        else StreamedPart(name, partial(_open, partial(fetch, id_), max(pieces, 1), pieces > 0))
+        for id_, name, body, pieces in rows
+    )
+
+
+def _open(fetch: Callable[[int | None], bytes], pieces: int, in_fragments: bool) -> BinaryIO:
+    load = fetch if in_fragments else lambda _: fetch(None)
+    return cast(BinaryIO, FragmentStream.open(load, pieces))
+
+
+def _unbound(part: UUID, number: int | None) -> bytes:
+    raise AssertionError(f"part {part}, {number}: a claimed message is read by its claim")
+
+
+def _found(part: UUID, rows: Sequence[tuple[Any, ...]]) -> bytes:
+    if not rows or rows[0][0] is None:
+        raise TransientError(f"Part {part} is gone: nobody refers to its message any more.")
+    return bytes(rows[0][0])

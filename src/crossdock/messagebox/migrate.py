@@ -9,6 +9,7 @@ from psycopg import sql
 
 from crossdock.errors import UnavailableError
 from crossdock.message.message import random_bits
+from crossdock.messagebox.host_functions import digest, renew_functions
 
 SCHEMA = "crossdock"
 OLDEST_SERVER, NEWEST_SERVER = 15, 18
@@ -36,6 +37,12 @@ def check_version(connection: psycopg.Connection) -> None:
     if missing := [name for name in migrations() if name not in applied]:
         raise UnavailableError(
             f"The MessageBox is of an older Crossdock: the migration {missing[0]!r} is missing. "
+            "Stop its other processes, and bring it up to date with: crossdock run APP"
+        )
+    row = connection.execute(sql.SQL("SELECT functions FROM {}").format(sql.Identifier(SCHEMA, "box"))).fetchone()
+    if row is not None and row[0] != digest():
+        raise UnavailableError(
+            "The functions in the MessageBox are those of another Crossdock. "
             "Stop its other processes, and bring it up to date with: crossdock run APP"
         )
 
@@ -81,7 +88,7 @@ def _apply_missing(connection: psycopg.Connection, *, case_sensitive: bool) -> l
         " INSERT INTO epoch_history (epoch, token) SELECT epoch, epoch_token FROM created",
         [random_bits(), case_sensitive],
     )
-    if missing:
+    if renew_functions(connection) or missing:
         connection.execute("SELECT create_host_role(name) FROM host WHERE to_regrole(host_role(id)) IS NOT NULL")
     return missing
 

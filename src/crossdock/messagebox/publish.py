@@ -53,15 +53,17 @@ def publish(
     router: Router,
     publications: Sequence[Publication],
     *,
+    by_copy: bool = True,
     location_epoch: UUID | None = None,
 ) -> Published:
     """Publish in the caller's connection; raises EpochMovedError, with nothing done, if the router is out of date.
 
     Raises UnroutedError, with nothing done, if an all-or-nothing publication cannot be routed whole.
 
+    `by_copy`: we may write many messages by COPY, and else all go by the function for a few.
     `location_epoch`: the publications were read by these definitions of receive locations, and they must still hold.
     """
-    work = _Work(router, publications)
+    work = _Work(router, publications, by_copy=by_copy)
     with epoch_held(), _transaction(connection, work):
         published = work.publish(connection, location_epoch)
     notify(connection, published.hosts)
@@ -69,11 +71,16 @@ def publish(
 
 
 def publish_within(
-    connection: psycopg.Connection, router: Router, publications: Sequence[Publication], waiting: Sequence[Awaited]
+    connection: psycopg.Connection,
+    router: Router,
+    publications: Sequence[Publication],
+    waiting: Sequence[Awaited],
+    *,
+    by_copy: bool = True,
 ) -> Published:
     """The same in the caller's transaction, and these wait from its commit on. The hosts are not woken."""
     with epoch_held():
-        return _Work(router, publications, waiting).publish(connection, None)
+        return _Work(router, publications, waiting, by_copy=by_copy).publish(connection, None)
 
 
 def sought_by(router: Router, publications: Sequence[Publication]) -> Iterable[UUID]:
@@ -84,8 +91,16 @@ def sought_by(router: Router, publications: Sequence[Publication]) -> Iterable[U
 class _Work:
     """What is to be published, matched."""
 
-    def __init__(self, router: Router, publications: Sequence[Publication], waiting: Sequence[Awaited] = ()) -> None:
+    def __init__(
+        self,
+        router: Router,
+        publications: Sequence[Publication],
+        waiting: Sequence[Awaited] = (),
+        *,
+        by_copy: bool = True,
+    ) -> None:
         self.publications = publications
+        self.by_copy = by_copy
         self.waiting = waiting
         self.messages = Batch(each.messages for each in publications)
         began = time.perf_counter()
@@ -126,7 +141,7 @@ class _Work:
         writing = _writing(decision, publications, counts, reasons)
         awaited += [_waits(decision.router, each) for each in self.waiting]
         writing.exceptions |= {"received": _received(publications, tallies), "awaited": awaited}
-        if self.is_few:
+        if self.is_few or not self.by_copy:
             write_few(connection, writing, check=(SUBSCRIPTION_LOCK, epoch.token, location_epoch))
         else:
             write_many(connection, writing)

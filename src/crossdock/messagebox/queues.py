@@ -16,6 +16,7 @@ import psycopg
 
 from crossdock.errors import TransientError
 from crossdock.messagebox.database import Database
+from crossdock.messagebox.host_functions import host_statement
 from crossdock.messagebox.lifeline import GIVEN_UP_CHANNEL, INSTANCE_LOCK, Lifeline
 from crossdock.messagebox.messages import HELD_BYTES, Messages
 from crossdock.messagebox.publish import SUBSCRIPTION_LOCK
@@ -23,7 +24,7 @@ from crossdock.messagebox.publish import notify as notify_hosts
 from crossdock.messagebox.rows import Reference
 from crossdock.messagebox.scan_start import CORRELATED, PRIORITIES, ScanStart
 from crossdock.messagebox.settle import Complete, GiveBack, Settlement, completed, leave_lease, settle
-from crossdock.messagebox.statement import array_text, host_statement, statement
+from crossdock.messagebox.statement import array_text, statement
 
 logger = logging.getLogger(__name__)
 

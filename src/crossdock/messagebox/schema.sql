@@ -10,13 +10,15 @@ CREATE TABLE box (
     created_at      timestamptz NOT NULL DEFAULT clock(),
     epoch_token     uuid        NOT NULL DEFAULT gen_random_uuid(),
     removals_after  bigint      NOT NULL DEFAULT 0,
-    location_token  uuid        NOT NULL DEFAULT gen_random_uuid()
+    location_token  uuid        NOT NULL DEFAULT gen_random_uuid(),
+    functions       text        NOT NULL DEFAULT ''
 );
 CREATE UNIQUE INDEX there_is_one_box ON box ((true));
 COMMENT ON COLUMN box.number IS '38 random bits that make the names of roles differ between MessageBoxes';
 COMMENT ON COLUMN box.epoch IS 'moves with every change of subscriptions or configuration';
 COMMENT ON COLUMN box.removals_after IS 'removals up to this epoch are forgotten: a router older than it is loaded anew';
 COMMENT ON COLUMN box.location_token IS 'changes with every change of receive locations';
+COMMENT ON COLUMN box.functions IS 'the digest of the statements of which the functions of the hosts were made';
 
 CREATE TABLE epoch_history (
     epoch  bigint PRIMARY KEY,
@@ -455,10 +457,12 @@ CREATE POLICY everybody_is_seen ON host_instance FOR SELECT USING (true);
 
 ALTER TABLE instance_subscription ENABLE ROW LEVEL SECURITY;
 CREATE POLICY own_subscriptions ON instance_subscription
-    USING (host_id = ANY ((SELECT own_hosts(current_user))::smallint[]));
-CREATE POLICY everybody_is_seen ON instance_subscription FOR SELECT USING (true);
--- A publisher locks whom it gives a message to; that takes the right to change it, and nothing may be changed.
-CREATE POLICY everybody_is_locked ON instance_subscription FOR UPDATE USING (true) WITH CHECK (false);
+    USING (host_id = ANY ((SELECT own_hosts(current_user))::smallint[]))
+    WITH CHECK (EXISTS (SELECT
+                          FROM service
+                         WHERE service.id = instance_subscription.service_id
+                           AND service.host_id = instance_subscription.host_id
+                           AND service.host_id = ANY ((SELECT own_hosts(current_user))::smallint[])));
 
 ALTER TABLE subqueue_lease ENABLE ROW LEVEL SECURITY;
 -- A service may have moved while an instance held its subqueue: the instance still has to give it up.
@@ -541,8 +545,20 @@ BEGIN
     -- What an older version granted is taken back; nobody sees the moment between, since all of it is one transaction.
     FOR place IN SELECT format('%I.%I', nspname, relname)
                    FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
-                  WHERE nspname = 'crossdock' AND relkind IN ('r', 'p', 'v', 'S') AND NOT relispartition LOOP
+                  WHERE nspname = 'crossdock' AND relkind IN ('r', 'p', 'v', 'S')
+                    AND (NOT relispartition OR relname IN ('queue_' || host_number, 'claimed_' || host_number,
+                                                           'scheduled_' || host_number, 'suspended_' || host_number)) LOOP
         EXECUTE format('REVOKE ALL ON %s FROM %I', place, role_name);
+    END LOOP;
+    FOR place IN SELECT oid::regprocedure
+                   FROM pg_proc
+                  WHERE pronamespace = 'crossdock'::regnamespace AND prosecdef LOOP
+        EXECUTE format('REVOKE ALL ON FUNCTION %s FROM %I', place, role_name);
+    END LOOP;
+    FOR place IN SELECT oid::regprocedure
+                   FROM pg_proc
+                  WHERE pronamespace = 'crossdock'::regnamespace AND starts_with(proname, format('host_%s_', host_number)) LOOP
+        EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %I', place, role_name);
     END LOOP;
     FOREACH allowed IN ARRAY ARRAY[
         'USAGE ON SCHEMA crossdock',
@@ -552,33 +568,26 @@ BEGIN
         'SELECT (id, name, host_id, class, transport_id, priority, ordered, two_way, state, deployed, group_name, port_id)
              ON service',
         'SELECT ON service_definition, location_definition, delivery_count',
-        -- Publishing: it writes to the queues of every host, by the name of the parent.
-        'SELECT (id, context, part_count, parts), INSERT (id, context, part_count, parts, reference_count) ON message',
-        'SELECT (id, name, body, size, fragments), INSERT (id, name, body, size, fragments) ON part',
-        'SELECT, INSERT ON fragment',
-        'INSERT ON queue, scheduled, refusal, message_ref_log_1, message_ref_log_2',
-        'INSERT (host_id, sequence, kind, code, message_id, subscription_id, service_id, priority, attempt, reason, suspended_at,
-                 instance_id, subqueue) ON suspended',
-        'INSERT (service_id, count, delivered_at) ON delivery',
-        'EXECUTE ON FUNCTION count_express, subqueue_may_go_on',
-        'USAGE, SELECT ON SEQUENCE reference_sequence',
+        -- Messages and references are written and read by functions only, which take nothing on trust.
+        'EXECUTE ON FUNCTION publish_few, insert_fragment, find_instances, lock_subscriptions, subqueue_may_go_on',
+        'SELECT ON SEQUENCE reference_sequence',
         'USAGE ON SEQUENCE ' || pg_get_serial_sequence('intake', 'sequence'),
         -- Its instances, and whoever waits in their memory: policies say which rows.
         'SELECT (id, host_id, class, started_at, seen_at, state, in_hand, delivering),
          INSERT (id, host_id, class, machine, process), UPDATE (seen_at, state, in_hand, delivering), DELETE
              ON host_instance',
-        'SELECT (id, instance_id, service_id, host_id, correlation_id, hash, priority, bound_to),
+        'SELECT (id, instance_id, service_id, host_id, correlation_id, priority, bound_to),
          INSERT (instance_id, service_id, host_id, correlation_id, hash, value, bound_to), UPDATE (created_at), DELETE
              ON instance_subscription',
         'SELECT (service_id, host_id, held_by, held_at, claim, blocked_until, blocked_by),
          UPDATE (held_by, held_at, claim, blocked_until, blocked_by, reason) ON subqueue_lease',
-        format('SELECT, INSERT, UPDATE, DELETE ON queue_%1$s, claimed_%1$s, scheduled_%1$s, suspended_%1$s', host_number)
+        format('SELECT ON queue_%1$s, claimed_%1$s, scheduled_%1$s, suspended_%1$s', host_number)
     ] LOOP
         EXECUTE format('GRANT %s TO %I', allowed, role_name);
     END LOOP;
     RETURN role_name;
 END $$;
-COMMENT ON FUNCTION create_host_role IS 'the role of a host: it takes from the queues of that host only, publishes to everybody, and changes nothing of others';
+COMMENT ON FUNCTION create_host_role IS 'the role of a host: it takes from the queues of that host only, by functions made for it; it publishes to everybody, and reads and changes nothing of others';
 
 CREATE FUNCTION check_epoch(publishing integer, matched uuid, read_by uuid) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -592,15 +601,20 @@ COMMENT ON FUNCTION check_epoch IS 'the last step of publishing, where the answe
 CREATE FUNCTION publish_exceptions(exceptions json) RETURNS void LANGUAGE plpgsql STRICT AS $$
 BEGIN
     INSERT INTO queue (host_id, subqueue, priority, message_id, subscription_id, service_id, instance_id)
-    SELECT *
-      FROM json_to_recordset(exceptions -> 'queued')
-           AS reference (host_id smallint, subqueue integer, priority smallint, message_id uuid, subscription_id bigint,
-                         service_id integer, instance_id uuid);
+    SELECT waiting.host_id, -coalesce(waiting.bound_to, 0), waiting.priority, reference.message_id, waiting.id,
+           waiting.service_id, waiting.instance_id
+      FROM json_to_recordset(exceptions -> 'queued') AS reference (message_id uuid, subscription_id bigint, hash uuid)
+      JOIN instance_subscription AS waiting ON waiting.id = reference.subscription_id AND waiting.hash = reference.hash;
     INSERT INTO suspended (host_id, kind, code, message_id, subscription_id, service_id, priority, reason)
+    SELECT subscription.host_id, 'stopped', reference.code, reference.message_id, subscription.id, subscription.service_id,
+           subscription.priority, reference.reason
+      FROM json_to_recordset(exceptions -> 'stopped')
+           AS reference (code text, message_id uuid, subscription_id bigint, reason text)
+      JOIN subscription ON subscription.id = reference.subscription_id;
+    INSERT INTO suspended (host_id, kind, code, message_id, reason)
     SELECT *
       FROM json_to_recordset(exceptions -> 'suspended')
-           AS reference (host_id smallint, kind text, code text, message_id uuid, subscription_id bigint,
-                         service_id integer, priority smallint, reason text);
+           AS reference (host_id smallint, kind text, code text, message_id uuid, reason text);
     INSERT INTO refusal (message_id, subscription_id, service_id, host_id, labels)
     SELECT *
       FROM json_to_recordset(exceptions -> 'refused')
@@ -617,38 +631,115 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION publish_exceptions IS 'what publishing writes besides messages and references from the index: references of running instances, what is suspended or refused, who waits for a response, counts of locations';
 
-CREATE FUNCTION publish_few(
-    message_ids uuid[], contexts json[], counts integer[], part_of uuid[], part_ids uuid[], names text[], bodies bytea[],
-    hosts smallint[], subqueues integer[], priorities smallint[], references_to uuid[], subscriptions bigint[],
-    services integer[], exceptions json, publishing integer, matched uuid, read_by uuid
-) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION check_exceptions(exceptions json, message_ids uuid[], publisher name) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    -- First something is written, and the transaction has its number, before the references draw theirs.
+    IF EXISTS (SELECT
+                 FROM unnest(ARRAY['queued', 'stopped', 'suspended', 'refused']) AS kind,
+                      json_to_recordset(exceptions -> kind) AS reference (message_id uuid)
+                WHERE reference.message_id <> ALL (message_ids)) THEN
+        RAISE insufficient_privilege USING MESSAGE = 'a reference to a message that is not published here';
+    END IF;
+    -- Who waits elsewhere was locked when it was found, and a port that is not stopped would get its message at no time.
+    IF EXISTS (SELECT
+                 FROM json_to_recordset(exceptions -> 'stopped') AS reference (subscription_id bigint)
+                WHERE NOT EXISTS (SELECT
+                                    FROM subscription JOIN service ON service.id = subscription.service_id
+                                   WHERE subscription.id = reference.subscription_id AND service.state = 'stopped')) THEN
+        RAISE insufficient_privilege USING MESSAGE = 'a message is suspended for a port that is not stopped';
+    END IF;
+    IF EXISTS (SELECT
+                 FROM json_to_recordset(exceptions -> 'suspended') AS reference (host_id smallint)
+                WHERE (reference.host_id = ANY (own_hosts(publisher))) IS NOT TRUE)
+       OR EXISTS (SELECT
+                    FROM json_to_recordset(exceptions -> 'awaited') AS waiting (service_id integer, host_id smallint)
+                   WHERE NOT EXISTS (SELECT
+                                       FROM service
+                                      WHERE service.id = waiting.service_id
+                                        AND service.host_id = waiting.host_id
+                                        AND service.host_id = ANY (own_hosts(publisher)))) THEN
+        RAISE insufficient_privilege USING MESSAGE = 'something is suspended, or waits, at a host of others';
+    END IF;
+END $$;
+COMMENT ON FUNCTION check_exceptions IS 'whether a publisher may write these: about messages it publishes, and at its own hosts';
+
+CREATE FUNCTION publish_few(
+    message_ids uuid[], contexts json[], part_of uuid[], part_ids uuid[], names text[], bodies bytea[], sizes bigint[],
+    pieces integer[], references_to uuid[], subscriptions integer[], exceptions json, publishing integer, matched uuid,
+    read_by uuid
+) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, crossdock, pg_temp AS $$
+BEGIN
+    -- First something is written, and the transaction has its number, before the references draw theirs. A message is stored
+    -- with the number of references that are written here.
     INSERT INTO message (id, context, part_count, parts, reference_count)
-    SELECT message.id, message.context, cardinality(own.parts), own.parts, message.count
-      FROM unnest(message_ids, contexts, counts) AS message (id, context, count)
+    SELECT message.id, message.context, cardinality(own.parts), own.parts, coalesce(given.count, 0)
+      FROM unnest(message_ids, contexts) AS message (id, context)
+      LEFT JOIN (SELECT reference.id, count(*)
+                   FROM (SELECT unnest(references_to)
+                          UNION ALL
+                         SELECT reference.message_id
+                           FROM unnest(CASE WHEN exceptions IS NOT NULL
+                                            THEN ARRAY['queued', 'stopped', 'suspended'] END) AS kind,
+                                json_to_recordset(exceptions -> kind) AS reference (message_id uuid)) AS reference (id)
+                  GROUP BY reference.id) AS given USING (id)
      CROSS JOIN LATERAL (SELECT ARRAY(SELECT part.id
                                         FROM unnest(part_of, part_ids) WITH ORDINALITY AS part (message_id, id, number)
                                        WHERE part.message_id = message.id
                                        ORDER BY part.number) AS parts) AS own;
     INSERT INTO part (id, name, body, size, fragments)
-    SELECT part.id, part.name, part.body, length(part.body), 0 FROM unnest(part_ids, names, bodies) AS part (id, name, body);
+    SELECT part.id, part.name, part.body, coalesce(part.size, length(part.body)), coalesce(part.pieces, 0)
+      FROM unnest(part_ids, names, bodies, sizes, pieces) AS part (id, name, body, size, pieces);
     INSERT INTO queue (host_id, subqueue, priority, message_id, subscription_id, service_id)
-    SELECT * FROM unnest(hosts, subqueues, priorities, references_to, subscriptions, services);
+    SELECT subscription.host_id, CASE WHEN service.ordered THEN coalesce(service.port_id, service.id) ELSE 0 END,
+           subscription.priority, reference.message_id, subscription.id, subscription.service_id
+      FROM unnest(references_to, subscriptions) AS reference (message_id, subscription_id)
+      JOIN subscription ON subscription.id = reference.subscription_id
+      JOIN service ON service.id = subscription.service_id
+     WHERE reference.message_id = ANY (message_ids);
     IF exceptions IS NOT NULL THEN
         PERFORM publish_exceptions(exceptions);
     END IF;
     PERFORM check_epoch(publishing, matched, read_by);
+    -- From here on nothing that was matched can have changed. What the publisher says is held against our tables.
+    IF exceptions IS NOT NULL THEN
+        PERFORM check_exceptions(exceptions, message_ids, session_user);
+    END IF;
+    IF EXISTS (SELECT FROM unnest(contexts) AS context WHERE context::text LIKE '%"labels"%')
+       AND EXISTS (SELECT
+                     FROM (SELECT reference.message_id, subscription.host_id
+                             FROM unnest(references_to, subscriptions) AS reference (message_id, subscription_id)
+                             JOIN subscription ON subscription.id = reference.subscription_id
+                            UNION ALL
+                           SELECT reference.message_id, waiting.host_id
+                             FROM json_to_recordset(exceptions -> 'queued') AS reference (message_id uuid, subscription_id bigint)
+                             JOIN instance_subscription AS waiting ON waiting.id = reference.subscription_id) AS given
+                    WHERE why_withheld(given.message_id, given.host_id) IS NOT NULL) THEN
+        RAISE insufficient_privilege USING MESSAGE = 'a host is given a message whose labels it lacks';
+    END IF;
 END $$;
-COMMENT ON FUNCTION publish_few IS 'a few messages with everything that publishing writes, in one round trip';
+REVOKE ALL ON FUNCTION publish_few FROM PUBLIC;
+COMMENT ON FUNCTION publish_few IS 'a few messages with everything that publishing writes, in one round trip; the only way in for the role of a host';
 
-CREATE FUNCTION lock_subscriptions(sought uuid[], ending uuid[]) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION insert_fragment(part_number uuid, fragment_number integer, fragment_body bytea) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, crossdock, pg_temp AS $$
+BEGIN
+    IF EXISTS (SELECT FROM part WHERE id = part_number) THEN
+        RAISE insufficient_privilege USING MESSAGE = 'a part that is stored does not grow';
+    END IF;
+    INSERT INTO fragment (part_id, number, body) VALUES (part_number, fragment_number, fragment_body);
+END $$;
+REVOKE ALL ON FUNCTION insert_fragment FROM PUBLIC;
+COMMENT ON FUNCTION insert_fragment IS 'a fragment of a part that is about to be stored';
+
+CREATE FUNCTION lock_subscriptions(sought uuid[], ending uuid[]) RETURNS void LANGUAGE plpgsql
+    SECURITY DEFINER SET search_path = pg_catalog, crossdock, pg_temp AS $$
 DECLARE
     waiting record;
 BEGIN
     FOR waiting IN SELECT id, false AS ends FROM instance_subscription WHERE hash = ANY (sought) AND instance_id <> ALL (ending)
                     UNION ALL
-                   SELECT id, true FROM instance_subscription WHERE instance_id = ANY (ending)
+                   SELECT id, true
+                     FROM instance_subscription
+                    WHERE instance_id = ANY (ending) AND host_id = ANY (own_hosts(session_user))
                     ORDER BY id LOOP
         IF waiting.ends THEN
             PERFORM FROM instance_subscription WHERE id = waiting.id FOR UPDATE;
@@ -657,17 +748,19 @@ BEGIN
         END IF;
     END LOOP;
 END $$;
+REVOKE ALL ON FUNCTION lock_subscriptions FROM PUBLIC;
 COMMENT ON FUNCTION lock_subscriptions IS 'lock the subscriptions of instances that end, and those that wait by these hashes, in one pass in the order of their ids';
 
-CREATE FUNCTION drop_references(messages uuid[]) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION drop_references(messages uuid[]) RETURNS integer LANGUAGE plpgsql AS $$
 BEGIN
     IF (SELECT message FROM reference_log) = 1 THEN
         INSERT INTO message_ref_log_1 SELECT id, -1 FROM unnest(messages) AS reference (id);
     ELSE
         INSERT INTO message_ref_log_2 SELECT id, -1 FROM unnest(messages) AS reference (id);
     END IF;
+    RETURN cardinality(messages);
 END $$;
-COMMENT ON FUNCTION drop_references IS 'one reference less to each of these messages, in the log that is being written';
+COMMENT ON FUNCTION drop_references IS 'one reference less to each of these messages, in the log that is being written; gives how many';
 
 CREATE FUNCTION why_withheld(message_number uuid, host_number smallint) RETURNS text LANGUAGE sql STABLE AS $$
     SELECT format('The host %s lacks the label %s of this message. Give it the label, or give the port another host; then '

@@ -14,8 +14,9 @@ import psycopg
 from msgspec import Struct
 
 from crossdock.errors import TerminalError
+from crossdock.messagebox.host_functions import host_statement
 from crossdock.messagebox.rows import Reference, storable
-from crossdock.messagebox.statement import array_text, host_statement, statement
+from crossdock.messagebox.statement import array_text, statement
 
 
 class Complete(Struct, frozen=True):  # made for every delivery: a dataclass takes five times as long

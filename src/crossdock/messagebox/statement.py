@@ -41,10 +41,10 @@ def statements() -> dict[str, str]:
 
 
 @cache
-def host_statement(verb: str, host_id: int | None) -> str:
+def host_text(verb: str, host_id: int | None) -> str:
     """The statement with {queue}, {claimed}, {scheduled} and {suspended} named as the tables of one host, or of all.
 
-    They are named directly because the role of a host may use these and no others.
+    They are named directly because the role of a host may read these and no others.
     """
     tables = {table: sql.Identifier(table if host_id is None else f"{table}_{host_id}") for table in _PER_HOST}
     text = statement(verb)

@@ -17,9 +17,10 @@ import psycopg
 from crossdock.errors import UsageError
 from crossdock.message.message import Message
 from crossdock.message.publication import Awaited, Publication
+from crossdock.messagebox.host_functions import host_statement
 from crossdock.messagebox.publish import publish_within, sought_by
 from crossdock.messagebox.settle import Settlement, settle
-from crossdock.messagebox.statement import array_text, host_statement, statement
+from crossdock.messagebox.statement import array_text, statement
 from crossdock.subscription.router import Router
 
 
@@ -99,7 +100,7 @@ def _locked(connection: psycopg.Connection, host: int, host_instance: int, claim
 
 
 def carry_out(
-    connection: psycopg.Connection, router: Router, steps: Sequence[Step]
+    connection: psycopg.Connection, router: Router, steps: Sequence[Step], *, by_copy: bool
 ) -> tuple[list[Sequence[UUID]], frozenset[int]]:
     """Do steps whose claims are locked, in the caller's transaction, in which subscriptions are held still.
 
@@ -118,8 +119,10 @@ def carry_out(
         parameters = {"hash": list(sought_by(router, publications)), "instance": ended}
         connection.execute(statement("lock_subscriptions"), parameters)
         connection.execute(statement("end_instance"), {"instance": ended})
-    published = publish_within(connection, router, publications, waiting) if publications or waiting else None
-    return _discarded(connection, steps), frozenset() if published is None else published.hosts
+    hosts: frozenset[int] = frozenset()
+    if publications or waiting:
+        hosts = publish_within(connection, router, publications, waiting, by_copy=by_copy).hosts
+    return _discarded(connection, steps), hosts
 
 
 def _discarded(connection: psycopg.Connection, steps: Sequence[Step]) -> list[Sequence[UUID]]:

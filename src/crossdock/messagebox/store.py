@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from hashlib import blake2b
 from io import BufferedReader, RawIOBase
 from itertools import chain, repeat
@@ -31,6 +31,7 @@ _SIZE = Struct(">iqii")
 _REFERENCES = Struct(">ii")
 # (size, fragments) of parts in fragments, by the id of their message and their number in it
 Large = Mapping[tuple[UUID, int], tuple[int, int]]
+_WHOLE = {"size": "{}", "pieces": "{}"}
 _ONE_PART = _COUNT.pack(2, 1) + length(40) + _ARRAY.pack(1, 0, _UUID_OID, 1, 1) + length(16)
 
 
@@ -44,19 +45,27 @@ def store(connection: psycopg.Connection, messages: Batch, counts: Int64s) -> No
     copy_rows(connection, _PARTS, part_rows(messages, large))
 
 
-def few_rows(messages: Iterable[Message]) -> dict[str, list[Any] | str]:
-    """The same as columns: messages, and their parts."""
-    columns: dict[str, list[Any]] = {name: [] for name in ("message", "context", "part_of", "part", "name", "body")}
+def store_columns(connection: psycopg.Connection, messages: Batch) -> dict[str, list[Any] | str]:
+    """Store fragments and give the rest as columns, for the function that writes it: messages, and their parts."""
+    large = {} if messages.is_few else _store_fragments(connection, messages)
+    names = ("message", "context", "part_of", "part", "name", "body", "size", "pieces")
+    columns: dict[str, list[Any]] = {name: [] for name in names}
     for message in messages:
         columns["message"].append(message.id)
         columns["context"].append(message.context.to_json().decode())
         for number, part in enumerate(message.parts):
-            assert isinstance(part, Part)
+            size, pieces = large.get((message.id, number), (None, None))
             columns["part_of"].append(message.id)
             columns["part"].append(UUID(bytes=_part_id(message.id, number)))
             columns["name"].append(part.name)
-            columns["body"].append(part.body)
-    return {**columns, **{name: array_text(columns[name]) for name in ("message", "part_of", "part")}}
+            columns["body"].append(part.body if isinstance(part, Part) and pieces is None else None if pieces else b"")
+            columns["size"].append(size)
+            columns["pieces"].append(pieces)
+    return {
+        **columns,
+        **{name: array_text(columns[name]) for name in ("message", "part_of", "part")},
+        **({} if large else _WHOLE),
+    }
 
 
 def _part_ids(message: Message) -> list[bytes]:

@@ -18,9 +18,10 @@ from crossdock.errors import UsageError
 from crossdock.message.property import PropertyRegistry, PropertyType, Value, type_of
 from crossdock.messagebox.database import Database
 from crossdock.messagebox.deployment import Deployment, change_state, deploy, settle_members
+from crossdock.messagebox.host_functions import host_statement
 from crossdock.messagebox.lifeline import EPOCH_CHANNEL, channel
 from crossdock.messagebox.publish import SUBSCRIPTION_LOCK
-from crossdock.messagebox.statement import host_statement, statement
+from crossdock.messagebox.statement import statement
 from crossdock.subscription.correlation import correlation_hash, shown_values
 
 State = Literal["started", "stopped", "unenlisted"]

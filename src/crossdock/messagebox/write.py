@@ -22,12 +22,11 @@ from crossdock.messagebox.batch import Batch
 from crossdock.messagebox.copy import copy_columns
 from crossdock.messagebox.decide import Decision
 from crossdock.messagebox.statement import array_text, statement
-from crossdock.messagebox.store import few_rows, store
+from crossdock.messagebox.store import store, store_columns
 from crossdock.subscription.router import Int64s
 
 Row = dict[str, Any]
 _QUEUE = "COPY queue (host_id, subqueue, priority, message_id, subscription_id, service_id) FROM STDIN (FORMAT BINARY)"
-_DEFAULT_PRIORITY = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,19 +75,16 @@ def write_many(connection: psycopg.Connection, writing: Writing) -> None:
 
 
 def write_few(connection: psycopg.Connection, writing: Writing, *, check: tuple[int, UUID, UUID | None]) -> None:
-    """In one round trip; `check`: the lock of publishers, and the epochs that must still hold."""
-    decision, table, rows = writing.decision, writing.decision.router.table, writing.queued.rows
-    given_to = decision.positions[writing.queued.started].tolist()
+    """In one round trip; `check`: the lock of publishers, and the epochs that must still hold.
+
+    The function takes the host, the service and the rest of a reference from the subscription, and counts references.
+    """
+    given_to = writing.decision.positions[writing.queued.started].tolist()
     lock, epoch, location_epoch = check
     parameters = {
-        **few_rows(writing.messages),
-        "count": array_text(writing.counts.tolist()),
-        "host": array_text(table.host_id[rows].tolist()),
-        "subqueue": array_text(table.subqueue[rows].tolist()),
-        "priority": array_text(table.priority[rows].tolist()),
+        **store_columns(connection, writing.messages),
         "reference": array_text(writing.messages[position].id for position in given_to),
-        "subscription": array_text(table.id[rows].tolist()),
-        "service": array_text(table.service_id[rows].tolist()),
+        "subscription": array_text(writing.decision.router.table.id[writing.queued.rows].tolist()),
         "exceptions": _json(writing.exceptions),
         "lock": lock,
         "epoch": epoch,
@@ -137,18 +133,11 @@ def exceptions(
     stopped = zip(decision.positions[~started].tolist(), decision.subscriptions[~started].tolist(), strict=True)
     return {
         "queued": [
-            {
-                "host_id": match.host_id,
-                "subqueue": -(match.bound_to or 0),
-                "priority": match.priority,
-                "message_id": id_of(position),
-                "subscription_id": match.subscription_id,
-                "service_id": match.service_id,
-                "instance_id": match.instance_id,
-            }
+            {"message_id": id_of(position), "subscription_id": match.subscription_id, "hash": match.hash}
             for position, match in decision.instances
         ],
-        "suspended": [_stopped(decision, id_of(position), number) for position, number in stopped],
+        "suspended": [],
+        "stopped": [_stopped(decision, id_of(position), number) for position, number in stopped],
         "refused": [
             {
                 "message_id": id_of(each.position),
@@ -164,26 +153,15 @@ def exceptions(
 
 def suspension(host_id: int, kind: str, code: str, message: UUID, reason: str) -> Row:
     """A message that waits at a host, for no service."""
-    return {
-        "host_id": host_id,
-        "kind": kind,
-        "code": code,
-        "message_id": message,
-        "priority": _DEFAULT_PRIORITY,
-        "reason": reason,
-    }
+    return {"host_id": host_id, "kind": kind, "code": code, "message_id": message, "reason": reason}
 
 
 def _stopped(decision: Decision, message: UUID, number: int) -> Row:
     each = decision.router.subscriptions[number]
     return {
-        "host_id": each.host_id,
-        "kind": "stopped",
         "code": PortStoppedError.code,
         "message_id": message,
         "subscription_id": each.id,
-        "service_id": each.service_id,
-        "priority": each.priority,
         "reason": f"Send port {each.service!r} is stopped.",
     }
 

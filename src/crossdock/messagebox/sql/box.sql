@@ -28,6 +28,53 @@ SELECT FROM epoch_history WHERE epoch = %(epoch)s AND token = %(token)s;
 SELECT create_host_role(%(host)s);
 
 
+-- name: read_functions
+-- Of which statements the functions of the hosts were made.
+SELECT functions FROM box;
+
+
+-- name: keep_functions
+UPDATE box SET functions = %(digest)s;
+
+
+-- name: list_functions
+-- The functions that were made of statements.
+SELECT oid::regprocedure::text
+  FROM pg_proc
+ WHERE pronamespace = 'crossdock'::regnamespace AND obj_description(oid, 'pg_proc') = 'made of a statement';
+
+
+-- name: hand_over_functions
+-- Functions that run with the rights of their owner belong to whoever owns the MessageBox, also where an administrator, who
+-- may do more, has made them.
+DO $$
+DECLARE
+    made regprocedure;
+BEGIN
+    FOR made IN SELECT oid
+                  FROM pg_proc
+                 WHERE pronamespace = 'crossdock'::regnamespace
+                   AND prosecdef
+                   AND proowner <> (SELECT relowner FROM pg_class WHERE oid = 'crossdock.box'::regclass) LOOP
+        EXECUTE format('ALTER FUNCTION %s OWNER TO %s', made,
+                       (SELECT relowner::regrole FROM pg_class WHERE oid = 'crossdock.box'::regclass));
+    END LOOP;
+END $$;
+
+
+-- name: list_hosts_without_functions
+SELECT id
+  FROM host
+ WHERE NOT EXISTS (SELECT
+                     FROM pg_proc
+                    WHERE pronamespace = 'crossdock'::regnamespace AND proname = format('host_%%s_dequeue', host.id));
+
+
+-- name: may_copy
+-- Whether the database user may write messages and references by itself; the role of a host writes by functions.
+SELECT has_table_privilege('message', 'INSERT');
+
+
 -- name: own_hosts
 -- The hosts that the database user may work for.
 SELECT own_hosts(current_user);

@@ -2,11 +2,10 @@
 
 
 -- name: publish_few
--- A few messages, with everything that publishing writes.
-SELECT publish_few(%(message)s::uuid[], %(context)s::json[], %(count)s::integer[], %(part_of)s::uuid[], %(part)s::uuid[],
-                   %(name)s::text[], %(body)b::bytea[], %(host)s::smallint[], %(subqueue)s::integer[],
-                   %(priority)s::smallint[], %(reference)s::uuid[], %(subscription)s::bigint[], %(service)s::integer[],
-                   %(exceptions)s::json, %(lock)s, %(epoch)s, %(location_epoch)s);
+-- A few messages, or what the role of a host publishes, with everything that publishing writes.
+SELECT publish_few(%(message)s::uuid[], %(context)s::json[], %(part_of)s::uuid[], %(part)s::uuid[], %(name)s::text[],
+                   %(body)b::bytea[], %(size)s::bigint[], %(pieces)s::integer[], %(reference)s::uuid[],
+                   %(subscription)s::integer[], %(exceptions)s::json, %(lock)s, %(epoch)s, %(location_epoch)s);
 
 
 -- name: publish_exceptions
@@ -16,8 +15,7 @@ SELECT publish_exceptions(%(exceptions)s::json);
 
 -- name: insert_fragment
 -- One fragment of a large part.
-INSERT INTO fragment (part_id, number, body)
-VALUES (%(part)s, %(number)s, %(body)b);
+SELECT insert_fragment(%(part)s, %(number)s, %(body)b);
 
 
 -- name: load_messages
@@ -47,6 +45,36 @@ SELECT body
 SELECT body
   FROM fragment
  WHERE part_id = %(part)s AND number = %(number)s;
+
+
+-- name: load_claimed
+-- takes: sequence bigint[], limit bigint
+-- gives: id uuid, context text, part uuid, name text, body bytea, fragments integer
+-- The same for messages of which the host has claimed these references.
+SELECT message.id, message.context::text, part.id, part.name, part.body, part.fragments
+  FROM (SELECT DISTINCT claimed.message_id
+          FROM {claimed} AS claimed
+         WHERE claimed.host_id = %(host)s AND claimed.sequence = ANY (%(sequence)s::bigint[])) AS wanted
+ CROSS JOIN LATERAL (SELECT id, context, parts FROM message WHERE id = wanted.message_id LIMIT 1) AS message
+  LEFT JOIN LATERAL unnest(message.parts) WITH ORDINALITY AS place (part_id, number) ON true
+  LEFT JOIN LATERAL (SELECT id, name, CASE WHEN size <= %(limit)s THEN body END AS body, fragments
+                       FROM part
+                      WHERE id = place.part_id
+                      LIMIT 1) AS part ON true
+ ORDER BY message.id, place.number;
+
+
+-- name: load_claimed_piece
+-- takes: sequence bigint, part uuid, number integer
+-- gives: body bytea
+-- A part, or with a number one of its fragments, of a message of which the host has claimed this reference.
+SELECT CASE WHEN %(number)s IS NULL
+            THEN (SELECT body FROM part WHERE id = %(part)s)
+            ELSE (SELECT body FROM fragment WHERE part_id = %(part)s AND number = %(number)s)
+       END
+  FROM {claimed} AS claimed
+  JOIN message ON message.id = claimed.message_id
+ WHERE claimed.host_id = %(host)s AND claimed.sequence = %(sequence)s AND %(part)s = ANY (message.parts);
 
 
 -- name: draw_number

@@ -2,6 +2,10 @@
 
 
 -- name: dequeue
+-- takes: host_instance integer, subqueue integer[], priority smallint[], mark bigint[], services integer[], only
+--        boolean, limit integer
+-- gives: priority smallint, sequence bigint, message_id uuid, subscription_id bigint, service_id integer, attempt
+--        smallint, subqueue integer, instance_id uuid, claim bigint, deaths smallint, claimed_at double precision
 -- Claim ready references for one host instance: move them, so that no row is updated in place and no transaction stays
 -- open while they are delivered. SKIP LOCKED lets instances share the queue. Each scan begins at the mark of its subqueue and
 -- priority, past the rows that are gone but that an open reader keeps from being cleaned away.
@@ -33,6 +37,11 @@ RETURNING priority, sequence, message_id, subscription_id, service_id, attempt, 
 
 
 -- name: dequeue_few
+-- takes: host_instance integer, subqueue integer[], priority smallint[], mark bigint[], services integer[], only
+--        boolean, limit integer, held bigint
+-- gives: priority smallint, sequence bigint, message_id uuid, subscription_id bigint, service_id integer, attempt
+--        smallint, subqueue integer, instance_id uuid, claim bigint, deaths smallint, claimed_at double precision,
+--        context text, name text, body bytea
 -- The same as dequeue, with the messages, where they have one small part: for a few references another round trip would take
 -- longer than sending a body twice.
 WITH ready AS (
@@ -130,6 +139,9 @@ RETURNING service_id;
 
 
 -- name: dequeue_subqueue
+-- takes: host_instance integer, subqueue integer, limit integer
+-- gives: priority smallint, sequence bigint, message_id uuid, subscription_id bigint, service_id integer, attempt
+--        smallint, subqueue integer, instance_id uuid, claim bigint, deaths smallint, claimed_at double precision
 -- Claim the first references of an ordered subqueue whose lease this instance has just taken. A statement of its own, after
 -- the lease: it must see what the holder before put back.
 WITH ready AS (

@@ -22,6 +22,8 @@ DELETE FROM {claimed}
 
 
 -- name: complete
+-- takes: host_instance integer, sequence bigint[], claim bigint[]
+-- gives: dropped integer
 -- Settle delivered references: most settlements are this and nothing else.
 WITH settled AS (
     {take_claimed}
@@ -34,6 +36,9 @@ SELECT drop_references(array_agg(message_id)) FROM settled;
 
 
 -- name: settle
+-- takes: host_instance integer, sequence bigint[], claim bigint[], becomes text[], after interval[], tried boolean[],
+--        kind text[], code text[], reason text[]
+-- gives: settled bigint[], dropped integer, moved bigint
 -- Settle claimed references, each as `becomes` says: delivered; replaced, where something is published in its place; scheduled
 -- for another attempt; suspended; or queued again. In an ordered subqueue the one to be tried again keeps its place, and blocks
 -- it. What was tried counts an attempt, and has shown that it does not end the process.
@@ -64,6 +69,8 @@ SELECT array_agg(sequence),
 
 
 -- name: lock_claimed
+-- takes: host_instance integer, sequence bigint[], claim bigint[]
+-- gives: locked bigint
 -- Which of these claims an instance still has. Nobody else settles or frees them until the commit.
 SELECT mine.sequence
   FROM unnest(%(sequence)s::bigint[], %(claim)s::bigint[]) AS wanted (sequence, claim),
@@ -83,6 +90,8 @@ UPDATE host_instance SET delivering = %(sequence)s::bigint[] WHERE id = %(host_i
 
 
 -- name: requeue_due
+-- takes: nothing
+-- gives: count bigint, lowest bigint, moved bigint
 -- Bring back the deliveries whose next attempt is due.
 WITH due AS (
     DELETE FROM {scheduled}
@@ -102,6 +111,8 @@ SELECT count(*), min(sequence), (SELECT count(*) FROM moving, move_references(mo
 
 
 -- name: release_dead
+-- takes: grace interval, lock integer
+-- gives: count bigint, lowest bigint, moved bigint
 -- Free the references, leases and waiting subscriptions of host instances that are gone. An instance lives while a session
 -- holds its advisory lock; getting that lock proves it is gone. Right after a server start the living need a moment to
 -- come back, hence the grace; a server that has started in the future had its clock set back since, and the grace is
@@ -152,6 +163,8 @@ SELECT count(*), min(sequence), (SELECT count(*) FROM moving, move_references(mo
 
 
 -- name: suspend_orphans
+-- takes: nothing
+-- gives: moved bigint
 -- References that only one host instance may take, and it is gone: nobody else waits for them. A statement of its own,
 -- after the waiting subscriptions were deleted: it must see what a publisher that held them gave meanwhile.
 WITH orphan AS (

@@ -118,6 +118,9 @@ SELECT epoch, epoch_token, CASE WHEN NOT pg_is_in_recovery() THEN (pg_current_wa
 
 
 -- name: find_instances
+-- takes: hash uuid[]
+-- gives: hash uuid, id bigint, instance_id uuid, service_id integer, name text, host_id smallint, priority smallint,
+--        bound_to integer, labels text[]
 -- The running instances that wait for messages with these correlation values, in the order in which everybody locks them.
 -- Until the publisher commits nobody ends them; whoever ends one then finds the reference it was given.
 SELECT waiting.hash, waiting.id, waiting.instance_id, waiting.service_id, service.name, waiting.host_id, waiting.priority,
@@ -169,6 +172,8 @@ DELETE FROM instance_subscription
 
 
 -- name: discard
+-- takes: instance uuid[]
+-- gives: messages uuid[], instances uuid[], moved bigint
 -- What instances were given and did not take before they ended. A statement of its own, after their subscriptions are gone:
 -- it must see what a publisher that held them gave meanwhile.
 WITH discarded AS (
