@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -23,6 +24,26 @@ class FileFormat(StrEnum):
 
 class Peer(StrEnum):
     RABBITMQ = "rabbitmq"
+
+
+@bench.callback(invoke_without_command=True)
+def bench_plot(
+    context: typer.Context,
+    plot: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.svg", help="Draw this picture from the table in FILE.md beside it; measure nothing."
+        ),
+    ] = None,
+) -> None:
+    if plot is None:
+        return
+    from crossdock.bench.plot import plot as draw_picture
+    from crossdock.errors import UsageError
+
+    if context.invoked_subcommand is not None:
+        raise UsageError(f"--plot measures nothing, so leave out {context.invoked_subcommand!r}")
+    draw_picture(plot)
 
 
 @bench.command("matching")
