@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "crossdock"
@@ -15,6 +16,7 @@ DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 HISTORY = ("docs/decisions", "docs/history", "CHANGELOG.md")
 _LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 _FILE = re.compile(r"`((?:[a-z_]+/)+[a-z_]+\.(?:py|sql))`")
+_FIGURE = re.compile(r"\d[\d,.]*(?: %| times| ms)?")
 _WIDTH = 120
 
 
@@ -26,6 +28,10 @@ def prose(document: Path) -> Iterator[tuple[int, str]]:
             code = not code
         elif not code and not line.startswith("|"):
             yield number, line
+
+
+def tables(document: Path) -> str:
+    return "\n".join(line for line in document.read_text().splitlines() if line.startswith("|"))
 
 
 def name(document: Path) -> str:
@@ -53,4 +59,16 @@ def test_files_that_a_document_names_are_there(document: Path) -> None:
 
 
 def test_readme_is_short_enough_to_be_read() -> None:
-    assert len((ROOT / "README.md").read_text().splitlines()) <= 110
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 55
+
+
+def test_application_in_the_readme_is_the_example() -> None:
+    [application] = re.findall(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+
+    assert yaml.safe_load(application) == yaml.safe_load((ROOT / "examples" / "orders.yaml").read_text())
+
+
+def test_figures_in_the_readme_are_those_of_the_benchmarks() -> None:
+    readme, benchmarks = (set(_FIGURE.findall(tables(ROOT / name))) for name in ("README.md", "docs/benchmarks.md"))
+
+    assert sorted(readme - benchmarks) == [], "the table of docs/benchmarks.md does not have these"
