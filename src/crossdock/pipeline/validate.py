@@ -13,9 +13,11 @@ from lxml import etree
 
 from crossdock.errors import ApplicationError, DocumentError, ForeignError
 from crossdock.foreign import FOREIGN_CODE
+from crossdock.pipeline.unique_items import UniqueItems
 from crossdock.pipeline.xml import Xsd, parse_document
 
 BASE = "crossdock:/"
+_KEYWORDS: dict[str, type[Any]] = {"uniqueItems": UniqueItems}
 Validator = Callable[[bytes], None]
 
 
@@ -68,7 +70,7 @@ def json_validator(files: Mapping[str, str]) -> Validator:
 
     try:
         with FOREIGN_CODE:  # a library in Rust may panic
-            schema = jsonschema_rs.validator_for(text, base_uri=BASE + name, retriever=retrieve)
+            schema = jsonschema_rs.validator_for(text, base_uri=BASE + name, retriever=retrieve, keywords=_KEYWORDS)
     except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError, ForeignError) as error:
         reason = str(error).strip().splitlines()[0]
         raise ApplicationError(f"{name} is not a JSON Schema that can be used: {reason}") from error
