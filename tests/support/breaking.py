@@ -61,6 +61,7 @@ class BreakingWay:
         with suppress(OSError):
             while True:
                 client, _ = self._listening.accept()
+                client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # or every answer takes 40 ms
                 threading.Thread(target=self._serve, args=[client], daemon=True).start()
 
     def _serve(self, client: socket.socket) -> None:

@@ -45,6 +45,7 @@ class _Pooler:
         with suppress(OSError):
             while True:
                 client, _ = self.listening.accept()
+                client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 self._open.append(client)
                 threads.append(threading.Thread(target=self._serve, args=[client]))
                 threads[-1].start()
