@@ -29,17 +29,26 @@ import os, signal, sys
 from dataclasses import replace
 from crossdock.dataflow import worker as working
 from crossdock.messagebox.agent import Agent
-from crossdock.receive import ranges
+from crossdock.receive import ranges, time_limit
+from lxml import etree
 
 working.LARGE_BYTES, ranges.RANGE_BYTES, working._CAREFUL_MESSAGES = 1_000, 3_000, 5
+time_limit.LAST_RESORT_SECONDS = 1
+QUADRATIC = etree.XSLT(etree.XML(
+    '<xsl:stylesheet version="1.0" xmlns:xsl="http://www.w3.org/1999/XSL/Transform"><xsl:template match="/">'
+    '<xsl:for-each select="//x"><xsl:value-of select="count(preceding-sibling::x)"/></xsl:for-each>'
+    '</xsl:template></xsl:stylesheet>'
+))
 
 def deadly(document):
     if b"deadly" in document.body:
         os.kill(os.getpid(), signal.SIGKILL)
+    if b"endless" in document.body:
+        QUADRATIC(etree.fromstring("<q>" + "<x/>" * 400_000 + "</q>"))  # minutes in C, which no signal interrupts
     return document
 
 with Agent(sys.argv[1]) as agent:
-    worker = working.Worker(agent)
+    worker = working.Worker(agent, time_limit=1)
     worker._refresh()
     for id_, location in worker.locations.items():
         worker.locations[id_] = replace(location, pipeline=replace(location.pipeline, components=[deadly]))
@@ -68,6 +77,19 @@ def test_source_that_ended_the_process_twice_by_itself_is_suspended_unread_and_t
     bodies = {agent.messages.load([row.id])[row.id].body: (row.kind, row.reason) for row in agent.suspended.messages()}
     assert bodies == dict.fromkeys([b'{"deadly": 0}\n{}', b'{"deadly": 1}'], ("receive", REASON))
     assert (agent.statistics().published, settled(agent), agent.ledger.read(0, 2**62)) == (3, 5, [])
+
+
+def test_source_that_keeps_code_in_c_busy_for_ever_ends_its_process_and_is_set_aside(
+    agent: Agent, database: str, folder: Path
+) -> None:
+    deployed(agent, folder)
+    listed(agent, folder, a=b"{}", b=b'{"endless": 0}', c=b"{}")
+
+    assert deaths(database) == 3
+
+    [suspended] = agent.suspended.messages()
+    assert (suspended.kind, suspended.reason) == ("receive", REASON)
+    assert (agent.statistics().published, settled(agent), agent.ledger.read(0, 2**62)) == (2, 3, [])
 
 
 def test_large_source_goes_on_behind_the_lines_that_ended_the_process(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import gzip
 import json
 import logging
 import socket
@@ -73,7 +74,10 @@ def application(**locations: dict[str, Any]) -> dict[str, Any]:
     return {
         "properties": {"OrderId": "text"},
         "schemas": [{"type": "Order", "format": "json", "promote": {"OrderId": "$.id"}}],
-        "pipelines": [{"name": "slow", "disassemble": "json", "components": ["slowly:wait"]}],
+        "pipelines": [
+            {"name": "slow", "disassemble": "json", "components": ["slowly:wait"]},
+            {"name": "packed", "disassemble": "json", "decode": ["gzip"]},
+        ],
         "receive_ports": [{"name": name, "locations": [{**shared, **each}]} for name, each in locations.items()],
     }
 
@@ -108,6 +112,19 @@ def test_body_with_more_messages_than_a_location_takes_is_refused_and_nothing_of
     assert [answer.status_code for answer in answers] == [413, 202]
     assert "there are 4 messages in it, and 3 is the most" in answers[0].text
     assert running.agent.statistics().unrouted == 3
+
+
+def test_compressed_body_is_not_unpacked_beyond_what_a_location_takes(office: Opened) -> None:
+    at = f"http://127.0.0.1:{free_port()}"
+    location = {"address": f"{at}/packed", "pipeline": "packed", "options": {"maximum_size": 10_000}}
+    running = office(application(Packed=location))
+    bomb, fits = (gzip.compress(json.dumps({"id": "1", "pad": " " * size}).encode()) for size in (10_000, 9_000))
+
+    answers = [httpx.post(f"{at}/packed", content=body, timeout=30, trust_env=False) for body in (bomb, fits)]
+
+    assert [answer.status_code for answer in answers] == [400, 202]
+    assert "more than 10,000 bytes when it is unpacked" in answers[0].text
+    assert running.agent.statistics().unrouted == 1
 
 
 def test_pipeline_that_does_not_end_costs_its_location_threads_and_nobody_else_anything(

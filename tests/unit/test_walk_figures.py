@@ -110,7 +110,7 @@ NOT_FROM_THE_CODE = [
     "the key (42, 0)",
     "-order-17.json`",
     "two processes that list the same files",
-    "Two pipelines on one ledger",
+    "Two processes that read one ledger",
     "the client gets its 202",
     "*Two-way*",
 ]

@@ -127,7 +127,8 @@ class Receiver(Protocol):
 class PushedReceiveAdapter(Protocol):
     """Takes what partners send, and hands it to a receiver. One object is for one location in one process.
 
-    A class attribute `answers = True` says that it can be used by a two-way port.
+    A class attribute `answers = True` says that it can be used by a two-way port. An attribute `maximum_size` is the
+    most that may come of one source when it is unpacked.
     """
 
     def start(self, receiver: Receiver) -> None:

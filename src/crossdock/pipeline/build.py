@@ -9,7 +9,7 @@ from typing import TypeVar
 from crossdock.component import load_callable
 from crossdock.errors import ApplicationError
 from crossdock.pipeline.custom import Checks, CustomComponent, CustomDecoder
-from crossdock.pipeline.decode import gunzip, to_utf8
+from crossdock.pipeline.decode import LIMIT_BYTES, gunzip, to_utf8
 from crossdock.pipeline.definition import (
     MapDefinition,
     PipelineDefinition,
@@ -37,10 +37,11 @@ Path = TypeVar("Path")
 BUILT_IN = ("json", "xml", "flat", "passthrough")
 
 
-def receive_pipeline(definition: PipelineDefinition) -> ReceivePipeline:
+def receive_pipeline(definition: PipelineDefinition, *, unpacked_limit: int = LIMIT_BYTES) -> ReceivePipeline:
+    """`unpacked_limit`: so many bytes may come of a compressed source."""
     return ReceivePipeline(
         _disassembler(definition, definition.disassemble, definition.schemas),
-        _decoders(definition),
+        _decoders(definition, unpacked_limit),
         bool(definition.decode or definition.charset),
         {schema.type: _validator(schema) for schema in definition.schemas if schema.validate_with and not schema.body},
         [
@@ -56,9 +57,11 @@ def _checks(definition: PipelineDefinition) -> Checks:
     return Checks(definition.properties, definition.text_limit)
 
 
-def _decoders(definition: PipelineDefinition) -> list[Decoder]:
+def _decoders(definition: PipelineDefinition, unpacked_limit: int) -> list[Decoder]:
     decoders: list[Decoder] = [
-        gunzip if name == "gzip" else CustomDecoder(name, load_callable(name, definition.code))
+        partial(gunzip, limit=unpacked_limit)
+        if name == "gzip"
+        else CustomDecoder(name, load_callable(name, definition.code))
         for name in definition.decode
     ]
     if definition.charset is not None:

@@ -32,6 +32,7 @@ from crossdock.message.message import POSITIONS, Message, MessageId, Part, messa
 from crossdock.message.property import Value
 from crossdock.message.publication import Cause, Express, Failure, FromSource, InPlaceOf, Publication
 from crossdock.pipeline.build import receive_pipeline
+from crossdock.pipeline.decode import LIMIT_BYTES
 from crossdock.pipeline.definition import PipelineDefinition, SendPipelineDefinition
 from crossdock.pipeline.document import Document, DocumentColumns
 from crossdock.pipeline.receive import Lines, ReceivePipeline, unexpected
@@ -107,12 +108,13 @@ class ReceiveLocation:
         kind, code = definition.adapter, definition.pipeline.code
         made = receive_adapter(kind, definition.address, definition.options, code=code)
         transport = transport_of(kind, code)
+        unpacked_limit = min(LIMIT_BYTES, getattr(made, "maximum_size", LIMIT_BYTES))
         return cls(
             id_,
             host_id,
             definition,
             NothingToRead() if is_pushed(made) else cast(ReceiveAdapter, made),
-            receive_pipeline(definition.pipeline),
+            receive_pipeline(definition.pipeline, unpacked_limit=unpacked_limit),
             transport.printable(definition.address),
             transport.type,
             frozenset(definition.labels),

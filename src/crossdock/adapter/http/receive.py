@@ -28,6 +28,7 @@ class HttpReceiveAdapter:
         self._options = HttpReceiveOptions(**options)
         if (scheme == "https") != (self._options.certificate is not None):
             raise ApplicationError("an https address needs the option 'certificate', and an http address has none")
+        self.maximum_size = self._options.maximum_size
         self.place = (self._host, self._port, self._path)
         self._listens = (self._host, self._port, self._options.certificate, self._options.key)
         self._room = Room()

@@ -165,8 +165,9 @@ RETURNING priority, sequence, message_id, subscription_id, service_id, attempt, 
 
 -- name: leave_lease
 -- Give up the lease of an ordered service; blocked, if its first message has to wait, for good if somebody has to deal
--- with the one that failed. Whoever settles a claim that was made under an earlier lease leaves the present one alone. A subqueue that became ordered meanwhile goes on waiting for what began before (blocked by 0): the
--- reason is written anew, since the role of a host may not read it.
+-- with the one that failed. Whoever settles a claim that was made under an earlier lease leaves the present one alone. A
+-- subqueue that became ordered meanwhile goes on waiting for what began before (blocked by 0): the reason is written anew,
+-- since the role of a host may not read it.
 UPDATE subqueue_lease
    SET held_by = NULL,
        reason = CASE WHEN blocked_by = 0 AND %(blocked_by)s::bigint IS NULL
