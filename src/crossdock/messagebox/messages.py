@@ -98,9 +98,9 @@ class Messages:
                 except ContextError:
                     undeliverable[row[2]] = UnreadableError(UNREADABLE)
         streamed: dict[UUID, Sequence[_PartRow]] = {}
-        missing = [(row[1], row[2]) for row in rows if row[2] not in messages and row[2] not in undeliverable]
+        missing = {row[2]: row[1] for row in rows if row[2] not in messages and row[2] not in undeliverable}
         if missing:
-            parameters = {"host": host_id, "sequence": array_text(number for number, _ in missing), "limit": HELD_BYTES}
+            parameters = {"host": host_id, "sequence": array_text(missing.values()), "limit": HELD_BYTES}
             for id_, context, parts in _grouped(self._database.host_rows("load_claimed", parameters)):
                 try:
                     messages[id_] = Message(MessageId(id_), Context.from_json(context), _parts(parts, _unbound))
@@ -109,7 +109,7 @@ class Messages:
                     continue
                 if any(body is None for _, _, body, _ in parts):
                     streamed[id_] = parts
-            gone = {id_ for _, id_ in missing} - messages.keys() - undeliverable.keys()
+            gone = missing.keys() - messages.keys() - undeliverable.keys()
             undeliverable |= dict.fromkeys(gone, MessageGoneError(MESSAGE_GONE))
         messages |= {id_: Message(MessageId(id_), _NO_CONTEXT, ()) for id_ in undeliverable}
         references = [

@@ -50,12 +50,14 @@ SELECT body
 -- name: load_claimed
 -- takes: sequence bigint[], limit bigint
 -- gives: id uuid, context text, part uuid, name text, body bytea, fragments integer
--- The same for messages of which the host has claimed these references.
+-- The same for messages of which the host has claimed these references, one of each.
 SELECT message.id, message.context::text, part.id, part.name, part.body, part.fragments
-  FROM (SELECT DISTINCT claimed.message_id
-          FROM {claimed} AS claimed
-         WHERE claimed.host_id = %(host)s AND claimed.sequence = ANY (%(sequence)s::bigint[])) AS wanted
- CROSS JOIN LATERAL (SELECT id, context, parts FROM message WHERE id = wanted.message_id LIMIT 1) AS message
+  FROM unnest(%(sequence)s::bigint[]) AS wanted (sequence)
+ CROSS JOIN LATERAL (SELECT claimed.message_id
+                       FROM {claimed} AS claimed
+                      WHERE claimed.host_id = %(host)s AND claimed.sequence = wanted.sequence
+                      LIMIT 1) AS claimed
+ CROSS JOIN LATERAL (SELECT id, context, parts FROM message WHERE id = claimed.message_id LIMIT 1) AS message
   LEFT JOIN LATERAL unnest(message.parts) WITH ORDINALITY AS place (part_id, number) ON true
   LEFT JOIN LATERAL (SELECT id, name, CASE WHEN size <= %(limit)s THEN body END AS body, fragments
                        FROM part
