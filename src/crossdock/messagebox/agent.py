@@ -188,7 +188,7 @@ class Agent:
     def step(self, steps: Sequence[Step]) -> list[Stepped]:
         """Do each step whose claims are still ours, all in one transaction; the others are not done."""
         self._correlate(steps)
-        by_copy = self._database.may_copy  # asked before a connection is taken: there may be one only
+        by_copy = self._database.may_copy
         with self._database.connection() as connection:
             with connection.transaction():
                 held = lock_claims(connection, steps)

@@ -19,7 +19,7 @@ from crossdock.messagebox.host_functions import host_statement
 from crossdock.messagebox.migrate import SCHEMA
 from crossdock.messagebox.outage import Outage, outage
 from crossdock.messagebox.server_troubles import server_troubles
-from crossdock.messagebox.statement import statement
+from crossdock.messagebox.statement import host_text, statement
 
 _SESSION = {
     # Publishing re-reads the epoch as its last step, and must see what others have committed since it began.
@@ -75,7 +75,10 @@ class Database:
 
     @cached_property
     def may_copy(self) -> bool:
-        """Whether our user writes messages and references by COPY; the role of a host writes by a function."""
+        """Whether our user writes messages and references by itself; the role of a host works by functions.
+
+        Asked before a connection is taken: there may be one only.
+        """
         return bool(self.value("may_copy"))
 
     def troubles(self) -> list[str]:
@@ -136,24 +139,31 @@ class Database:
         return self._using(self._claiming_pool)
 
     def claiming_rows(self, verb: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        query = self._host_statement(verb, parameters["host"])
         with self.claiming() as connection:
-            return connection.execute(host_statement(verb, parameters["host"]), parameters, binary=True).fetchall()
+            return connection.execute(query, parameters, binary=True).fetchall()
+
+    def _host_statement(self, verb: str, host_id: int) -> str:
+        """By the function, where our user may do nothing else; the statement itself is a little faster."""
+        return host_text(verb, host_id) if self.may_copy else host_statement(verb, host_id)
 
     def rows(self, verb: str, parameters: Mapping[str, Any] = _NOTHING) -> list[tuple[Any, ...]]:
         with self.connection() as connection:
             return connection.execute(statement(verb), parameters, binary=True).fetchall()
 
     def host_rows(self, verb: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        query = self._host_statement(verb, parameters["host"])
         with self.connection() as connection:
-            return connection.execute(host_statement(verb, parameters["host"]), parameters, binary=True).fetchall()
+            return connection.execute(query, parameters, binary=True).fetchall()
 
     def run(self, verb: str, parameters: Mapping[str, Any]) -> None:
         with self.connection() as connection:
             connection.execute(statement(verb), parameters)
 
     def host_run(self, verb: str, parameters: Mapping[str, Any]) -> None:
+        query = self._host_statement(verb, parameters["host"])
         with self.connection() as connection:
-            connection.execute(host_statement(verb, parameters["host"]), parameters)
+            connection.execute(query, parameters)
 
     def listed(self, verb: str, make: Callable[..., _Row], parameters: Mapping[str, Any] | None = None) -> list[_Row]:
         """A value for each row of the statement, made with its columns as keywords."""

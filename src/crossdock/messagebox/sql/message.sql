@@ -70,13 +70,13 @@ SELECT message.id, message.context::text, part.id, part.name, part.body, part.fr
 -- takes: sequence bigint, part uuid, number integer
 -- gives: body bytea
 -- A part, or with a number one of its fragments, of a message of which the host has claimed this reference.
-SELECT CASE WHEN %(number)s IS NULL
-            THEN (SELECT body FROM part WHERE id = %(part)s)
-            ELSE (SELECT body FROM fragment WHERE part_id = %(part)s AND number = %(number)s)
+SELECT CASE WHEN %(number)s::integer IS NULL
+            THEN (SELECT body FROM part WHERE id = %(part)s::uuid)
+            ELSE (SELECT body FROM fragment WHERE part_id = %(part)s::uuid AND number = %(number)s::integer)
        END
   FROM {claimed} AS claimed
   JOIN message ON message.id = claimed.message_id
- WHERE claimed.host_id = %(host)s AND claimed.sequence = %(sequence)s AND %(part)s = ANY (message.parts);
+ WHERE claimed.host_id = %(host)s AND claimed.sequence = %(sequence)s::bigint AND %(part)s::uuid = ANY (message.parts);
 
 
 -- name: draw_number
