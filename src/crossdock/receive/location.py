@@ -108,7 +108,8 @@ class ReceiveLocation:
         kind, code = definition.adapter, definition.pipeline.code
         made = receive_adapter(kind, definition.address, definition.options, code=code)
         transport = transport_of(kind, code)
-        unpacked_limit = min(LIMIT_BYTES, getattr(made, "maximum_size", LIMIT_BYTES))
+        said = getattr(made, "maximum_size", None)
+        unpacked_limit = min(LIMIT_BYTES, said) if isinstance(said, int) else LIMIT_BYTES
         return cls(
             id_,
             host_id,
