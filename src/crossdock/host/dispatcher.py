@@ -60,12 +60,17 @@ class Dispatcher:
         by_service: defaultdict[int, list[Reference]] = defaultdict(list)
         for reference in references:
             by_service[reference.service_id].append(reference)
-        for service_id, mine in by_service.items():
-            backlog = self.backlogs.of(service_id)
-            rest = backlog.add(host_instance, mine, self.backlogs.spare(backlog))
-            if rest:
-                self._settler.give_back(host_instance, rest)
-            self._begin(backlog)
+        begun = 0
+        try:
+            for service_id, mine in by_service.items():
+                backlog = self.backlogs.of(service_id)
+                rest = backlog.add(host_instance, mine, self.backlogs.spare(backlog))
+                if rest:
+                    self._settler.give_back(host_instance, rest)
+                self.backlogs.keep_busy(backlog)
+                begun += self._line_up(backlog)
+        finally:
+            self._call(begun)  # once for all: workers that are woken one by one compete with us for the processor
 
     def accept_for(
         self, backlog: Backlog, host_instance: int, references: Sequence[Reference], *, more: bool = False
@@ -79,9 +84,16 @@ class Dispatcher:
         self._offer(backlog)
 
     def _offer(self, backlog: Backlog) -> None:
+        self._call(self._line_up(backlog))
+
+    def _line_up(self, backlog: Backlog) -> int:
+        """Gives how many turns it has now; a worker has to be called for each."""
         turns, urgent = backlog.offer()
+        (self._urgent if urgent else self._turns).extend([backlog] * turns)
+        return turns
+
+    def _call(self, turns: int) -> None:
         for _ in range(turns):
-            (self._urgent if urgent else self._turns).append(backlog)
             self._ready.put(True)
 
     # Keeping it going

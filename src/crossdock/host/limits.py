@@ -67,7 +67,7 @@ class HostLimits:
     quarantine_seconds: float = 5.0  # a delivery that takes longer hardly ends the process: the others wait no longer
 
     # Settling and publishing
-    settled_together: int = 200  # slices whose outcomes are recorded together
+    settled_together: int = 2_000  # references whose outcomes are recorded together: each time waits for the disk
     published_together: int = 200  # publications in one transaction
     published_bytes: int = 16 * 1024 * 1024  # in one transaction
 

@@ -53,9 +53,10 @@ class Quarantine:
 
     def leave(self, slice_: Slice) -> list[Backlog]:
         """It is delivered; gives the backlogs that may try again."""
+        if slice_ not in self._inside:  # hardly any is, and threads would wait for each other at the lock
+            return []
         with self._lock:
-            if self._inside.pop(slice_, None) is None:
-                return []
+            del self._inside[slice_]
         return self.refused()
 
     def refused(self) -> list[Backlog]:

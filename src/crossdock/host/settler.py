@@ -109,13 +109,14 @@ class Settler:
         first = self._outcomes.get()
         if first is None:
             return None
-        found = [first]
-        while len(found) < self._host.limits.settled_together and not self._outcomes.empty():
+        found, references = [first], len(first[1])
+        while references < self._host.limits.settled_together and not self._outcomes.empty():
             following = self._outcomes.get()
             if following is None:
                 self._outcomes.put(None)
                 break
             found.append(following)
+            references += len(following[1])
         return found
 
     def settle_leased(self, instance: int, told: Sequence[Told], lease: Reference) -> None:
