@@ -18,7 +18,6 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
-from uuid import UUID
 
 import psutil
 import psycopg
@@ -40,6 +39,7 @@ from crossdock.messagebox.embedded import EmbeddedServer
 from crossdock.messagebox.lifeline import INSTANCE_LOCK
 from crossdock.messagebox.messages import MESSAGE_GONE, Messages
 from crossdock.messagebox.queues import Queues
+from crossdock.messagebox.rows import Reference
 from walk import until
 from worker_process import DELIVERED
 
@@ -309,11 +309,9 @@ class LateMessages(Messages):
         super().__init__(database)
         self._meanwhile = meanwhile
 
-    def _stored(
-        self, connection: psycopg.Connection, ids: Sequence[UUID]
-    ) -> tuple[dict[UUID, Message], dict[UUID, Message]]:
+    def references(self, host_id: int, rows: list[tuple[Any, ...]]) -> list[Reference]:
         self._meanwhile()
-        return super()._stored(connection, ids)
+        return super().references(host_id, rows)
 
 
 @pytest.mark.usefixtures("no_grace")
