@@ -27,8 +27,11 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY) ## Route a few thousand orders from files to files, and show what went where
 	@$(BIN)/crossdock demo
 
+# What fails beside others is run once more, alone. If it passes then, it is named above, and is to be mended all the same.
 test: $(READY) ## Run the whole test suite
-	CROSSDOCK_TEST_DATABASE='$(DATABASE)' $(PYTEST) $(TESTS)
+	CROSSDOCK_TEST_DATABASE='$(DATABASE)' $(PYTEST) $(TESTS) || { test $$? -eq 1 && \
+	  echo 'Once more, alone, what has failed:' && \
+	  CROSSDOCK_TEST_DATABASE='$(DATABASE)' $(BIN)/python -m pytest --last-failed --last-failed-no-failures none $(TESTS); }
 
 test-fast: WORKERS = 3
 test-fast: $(READY) ## Run what starts no processes and takes no long time, with fewer drawn examples: two minutes

@@ -7,19 +7,20 @@ import os
 import sqlite3
 import sys
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
 from hypothesis import HealthCheck, settings
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+import databases
 from crossdock.messagebox import queues
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.embedded import EmbeddedServer
+from memory_folder import memory_folder
 from walk import until
 
 if TYPE_CHECKING:
@@ -41,24 +42,27 @@ _UNSAFE_AND_QUICK = {"fsync": "off", "full_page_writes": "off"}
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The connection string of a server on which databases may be made; `make test DATABASE=…` names another."""
-    with _a_server(tmp_path_factory, _UNSAFE_AND_QUICK) as started:
+    with (
+        memory_folder(otherwise=tmp_path_factory.mktemp("postgres")) as folder,
+        _a_server(folder, _UNSAFE_AND_QUICK) as started,
+    ):
         yield started
 
 
 @pytest.fixture(scope="session")
 def safe_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The same with the settings that users have, so that no process warns of them."""
-    with _a_server(tmp_path_factory, {}) as started:
+    with _a_server(tmp_path_factory.mktemp("postgres"), {}) as started:
         yield started
 
 
 @contextmanager
-def _a_server(tmp_path_factory: pytest.TempPathFactory, settings: Mapping[str, str]) -> Iterator[str]:
+def _a_server(folder: Path, settings: Mapping[str, str]) -> Iterator[str]:
     given = os.environ.get("CROSSDOCK_TEST_DATABASE")
     if given:
         yield given
         return
-    embedded = EmbeddedServer(tmp_path_factory.mktemp("postgres"), settings)
+    embedded = EmbeddedServer(folder, settings)
     yield embedded.acquire()
     embedded.release()
 
@@ -73,31 +77,29 @@ def no_grace(server: str) -> None:
 
 @pytest.fixture(scope="session")
 def template(server: str) -> Iterator[str]:
-    _create(server, _TEMPLATE)
-    with Agent(_named(server, _TEMPLATE)) as agent:
+    made = databases.create(server, _TEMPLATE)
+    with Agent(made) as agent:
         agent.box.create()
-    with psycopg.connect(_named(server, _TEMPLATE)) as connection:
+    with psycopg.connect(made) as connection:
         # Whoever stops waits until it would look again by itself.
         connection.execute("UPDATE crossdock.service_class SET polling_interval = interval '50 milliseconds'")
     yield _TEMPLATE
-    _drop(server, _TEMPLATE)
+    databases.drop(server, _TEMPLATE)
 
 
 @pytest.fixture
 def database(server: str, template: str, request: pytest.FixtureRequest) -> Iterator[str]:
     """A fresh database with the schema in it."""
     name = f"crossdock_test_{os.getpid()}_{abs(hash(request.node.nodeid)) % 10**8}"
-    _create(server, name, template)
-    yield _named(server, name)
-    _drop(server, name)
+    yield databases.create(server, name, template)
+    databases.drop(server, name)
 
 
 @pytest.fixture
 def empty_database(server: str) -> Iterator[str]:
     name = f"crossdock_empty_{os.getpid()}"
-    _create(server, name)
-    yield _named(server, name)
-    _drop(server, name)
+    yield databases.create(server, name)
+    databases.drop(server, name)
 
 
 @pytest.fixture
@@ -106,13 +108,13 @@ def existing_server() -> Iterator[str]:
     url = os.environ.get("CROSSDOCK_TEST_SERVER", "postgresql://postgres@127.0.0.1:5432/postgres")
     name = f"crossdock_server_{os.getpid()}"
     try:
-        _create(url, name)
+        databases.create(url, name)
     except psycopg.OperationalError:
         pytest.skip(f"no PostgreSQL server at {url}; name one in CROSSDOCK_TEST_SERVER")
     database = url.rsplit("/", 1)[0] + f"/{name}"
     yield database
     roles = _host_roles(database)
-    _drop(url, name)
+    databases.drop(url, name)
     with psycopg.connect(url, autocommit=True) as connection:
         for role in roles:
             connection.execute(f'DROP ROLE "{role}"')
@@ -131,6 +133,13 @@ def agent(database: str) -> Iterator[Agent]:
         yield made
 
 
+@pytest.fixture
+def aside(agent: Agent) -> Iterator[ThreadPoolExecutor]:  # noqa: ARG001 (the threads end before the agent does)
+    """Threads for the other side of a meeting."""
+    with ThreadPoolExecutor(4) as pool:
+        yield pool
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spark]:
     """The one Spark session of the tests."""
@@ -145,27 +154,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spark]:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return tmp_path
-
-
-def _named(server: str, name: str) -> str:
-    return make_conninfo(**{**conninfo_to_dict(server), "dbname": name})  # type: ignore[arg-type]
-
-
-def _create(server: str, name: str, template: str = "template1") -> None:
-    with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
-        connection.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY file_copy')
-
-
-def _drop(server: str, name: str) -> None:
-    with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
-
-
-@pytest.fixture
-def quick_upkeep(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the dead left is free at once."""
-    monkeypatch.setattr(queues, "_DEAD_GRACE", timedelta(0))
 
 
 @pytest.fixture
@@ -185,6 +173,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     _leave_out_of_garbage_collection()
+    for name in ("COLUMNS", "LINES"):  # which readline sets behind Python's back, and processes that we start see
+        os.unsetenv(name)
 
 
 @pytest.hookimpl(trylast=True)

@@ -9,10 +9,44 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from crossdock.application.builder import Application, boolean, datetime, decimal, float_, integer, text
+    from crossdock.errors import DeliveryFailed, OrchestrationError, Timeout
+    from crossdock.message.message import Message
+    from crossdock.orchestration.declare import Correlation, Port, Receive, orchestration
+    from crossdock.orchestration.process import Process
     from crossdock.subscription.expression import P
 
 __version__ = "0.1.0"
-__all__ = ["Application", "P", "boolean", "datetime", "decimal", "float_", "integer", "text"]
+__all__ = [
+    "Application",
+    "Correlation",
+    "DeliveryFailed",
+    "Message",
+    "OrchestrationError",
+    "P",
+    "Port",
+    "Process",
+    "Receive",
+    "Timeout",
+    "boolean",
+    "datetime",
+    "decimal",
+    "float_",
+    "integer",
+    "orchestration",
+    "text",
+]
+_HOMES = {
+    "Correlation": "orchestration.declare",
+    "DeliveryFailed": "errors",
+    "Message": "message.message",
+    "OrchestrationError": "errors",
+    "P": "subscription.expression",
+    "Port": "orchestration.declare",
+    "Process": "orchestration.process",
+    "Receive": "orchestration.declare",
+    "Timeout": "errors",
+    "orchestration": "orchestration.declare",  # or the package itself, which is the same decorator
+}
 
 
 def __getattr__(name: str) -> Any:
@@ -20,5 +54,4 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'crossdock' has no attribute {name!r}")
     from importlib import import_module
 
-    home = "crossdock.subscription.expression" if name == "P" else "crossdock.application.builder"
-    return getattr(import_module(home), name)
+    return getattr(import_module(f"crossdock.{_HOMES.get(name, 'application.builder')}"), name)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 import importlib
+import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
@@ -51,9 +52,34 @@ def load_callable(name: str, folder: str | None, *, what: str = "function") -> C
     return called  # type: ignore[no-any-return]
 
 
+def load_function(name: str, folder: str | None) -> Callable[[Any], Any]:
+    """A function of a pipeline or a map: it is called with one argument, and gives its result at once."""
+    called = load_callable(name, folder)
+    _check_signature(name, called)
+    return called
+
+
+def _check_signature(name: str, called: Callable[..., Any]) -> None:
+    if inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called):
+        raise ApplicationError(f"{name!r} is a coroutine, and here a plain function is called; write it with `def`")
+    try:
+        signature = inspect.signature(called)
+    except (TypeError, ValueError):  # some functions that are written in C do not say
+        return
+    try:
+        signature.bind(None)
+    except TypeError as error:
+        raise ApplicationError(f"{name!r} is called with one argument, and takes {signature}") from error
+
+
 def builtins_beside(folder: Path) -> Mapping[str, Any]:
     """What code in this folder has for builtins: its imports find what lies beside it first, whenever they are run."""
     private = _package(folder)
+    return builtins_within(private, lambda top: _is_beside(private, top))
+
+
+def builtins_within(private: str, is_beside: Callable[[str], bool]) -> Mapping[str, Any]:
+    """The same for the code of a private package: `is_beside` says whether the package has a module of that name."""
     known: dict[str, bool] = {}
 
     def import_(
@@ -65,7 +91,7 @@ def builtins_beside(folder: Path) -> Mapping[str, Any]:
     ) -> ModuleType:
         top = name.partition(".")[0]
         if level == 0 and top not in known:
-            known[top] = _is_beside(private, top)
+            known[top] = is_beside(top)
         if level != 0 or not known[top]:
             return builtins.__import__(name, globals, locals, fromlist or (), level)
         found = importlib.import_module(f"{private}.{name}")

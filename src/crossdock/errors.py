@@ -5,6 +5,8 @@ CrossdockError                  failed                  the root
 │   ├── FilterError             filter-wrong            a filter cannot be read or does not fit its properties
 │   └── PropertyError           property-wrong          a property is declared wrongly, or twice with different types
 ├── UsageError                  usage-wrong             the command names what does not exist (exit code 2)
+│   ├── NotAllowedError         not-allowed             the database user lacks the right to do this
+│   └── OutdatedPlanError       plan-outdated           what a plan was made of has changed since
 ├── UnavailableError            not-available           Java, Spark or PostgreSQL cannot be used here
 │   └── HomeInUseError          home-in-use             another process works in this home
 ├── NoAnswerError               no-answer               nobody can answer a request
@@ -30,11 +32,18 @@ CrossdockError                  failed                  the root
     ├── UnexpectedError         unexpected-error        an adapter or a component raised what it should not
     ├── PortStoppedError        port-stopped            the send port is stopped
     ├── PortGoneError           port-gone               the send port is no longer deployed
+    ├── UndeployedError         application-undeployed  the application was undeployed, and what waited for it is kept
     ├── MessageGoneError        message-gone            the stored message is missing
     ├── UnreadableError         message-unreadable      the stored context of the message cannot be read
     ├── AnswerError             answer-not-published    what came of a delivery cannot be published
     ├── UnawaitedError          nobody-waits            nobody waits for the response any more
-    └── InstanceEndedError      instance-ended          the running instance ended without taking the message
+    ├── InstanceEndedError      instance-ended          the running instance ended without taking the message
+    └── OrchestrationError      orchestration-failed    the code of an orchestration cannot go on; its authors may catch
+        ├── DeliveryFailed      request-failed          the port gave up on a request
+        ├── Timeout             time-over               the time of a request or a scope is over
+        ├── AtomicError         atomic-failed           an atomic function raised what cannot be raised again
+        ├── MisuseError         orchestration-misused   the code asks for what cannot be done
+        └── Mismatch            history-mismatch        the code does something else than its history says
 
 Some of these are never raised. They say why a message is suspended. `docs/reference/errors.md` says what to do.
 
@@ -44,9 +53,13 @@ Signal                          between our own parts; nobody else sees one, so 
 ├── UnusableRowError            a row cannot be received; the others can
 ├── UnansweredError             a receive adapter has not answered yet; the others are called
 ├── EpochMovedError             subscriptions or receive locations changed while a batch was published
+├── UndoneError                 the code of an orchestration failed after atomic work, which is undone
 └── ForeignError                foreign code raised what is not an Exception
 Interruption                    ends foreign code from within; not an Exception, so that the code does not catch it
-└── OutOfTimeError              the time of the foreign code is over
+├── OutOfTimeError              the time of the foreign code is over
+├── CancelledError              somebody cancelled the instance of the orchestration
+├── ScopeOverError              the time of a scope of the orchestration is over
+└── DroppedError                the instance leaves the memory, or a branch has lost: nothing it does counts any more
 
 A message names the artefact, what happened and what to do next, in one sentence.
 """
@@ -111,6 +124,18 @@ class UsageError(CrossdockError):
 
     code = "usage-wrong"
     exit_code = 2
+
+
+class NotAllowedError(UsageError):
+    """The database user lacks the right to do this. The text names the right, and how it is given."""
+
+    code = "not-allowed"
+
+
+class OutdatedPlanError(UsageError):
+    """The MessageBox, or the application, is not what the plan was made of."""
+
+    code = "plan-outdated"
 
 
 class UnavailableError(CrossdockError):
@@ -276,6 +301,12 @@ class PortGoneError(TerminalError):
     code = "port-gone"
 
 
+class UndeployedError(TerminalError):
+    """The application was undeployed, and what waited for it is kept. Never raised."""
+
+    code = "application-undeployed"
+
+
 class MessageGoneError(TerminalError):
     """The message of a reference is no longer stored."""
 
@@ -306,11 +337,64 @@ class InstanceEndedError(TerminalError):
     code = "instance-ended"
 
 
+# Orchestrations
+
+
+class OrchestrationError(TerminalError):
+    """The code of an orchestration cannot go on. `line` is the author's line, if one is known."""
+
+    code = "orchestration-failed"
+
+    def __init__(self, reason: str = "", *, line: str = "") -> None:
+        self.line = line
+        super().__init__(reason)
+
+
+class DeliveryFailed(OrchestrationError):  # noqa: N818 - the word authors catch
+    """The port gave up on a request. Its delivery has ended and cannot be resumed."""
+
+    code = "request-failed"
+
+
+class Timeout(OrchestrationError):  # noqa: N818 - the word authors catch
+    """The time of a request or of a scope is over."""
+
+    code = "time-over"
+
+
+class AtomicError(OrchestrationError):
+    """An atomic function raised an error whose class is not found here, or cannot be made of its arguments."""
+
+    code = "atomic-failed"
+
+
+class MisuseError(OrchestrationError):
+    """The code of an orchestration asks for what cannot be done."""
+
+    code = "orchestration-misused"
+
+
+class Mismatch(OrchestrationError):  # noqa: N818 - a difference that was found, named by what it is
+    """In a replay the code does something else than its history says. Nobody guesses: the instance is suspended."""
+
+    code = "history-mismatch"
+
+    def __init__(self, reason: str, *, step: int, line: str, expected: str, found: str) -> None:
+        self.step = step
+        self.expected = expected
+        self.found = found
+        super().__init__(reason, line=line)
+
+
 # Between our own parts
 
 
 class Signal(Exception):  # noqa: N818 - it tells one of our parts something; nothing is wrong
     """Never leaves Crossdock."""
+
+
+class UndoneError(Signal):
+    """The code of an orchestration failed after atomic work: the transaction of both is rolled back."""
 
 
 class ClientGoneError(Signal):
@@ -353,6 +437,18 @@ class Interruption(BaseException):
 
 class OutOfTimeError(Interruption):
     """The time is over."""
+
+
+class CancelledError(Interruption):
+    """Somebody cancelled the instance. Raised where its code waits, so that its scopes compensate."""
+
+
+class ScopeOverError(Interruption):
+    """The time of a scope is over. Raised where its code waits; the scope makes a Timeout of it."""
+
+
+class DroppedError(Interruption):
+    """The code is being left where it waits. Whatever it calls now is refused."""
 
 
 def brief(reason: str) -> str:

@@ -12,7 +12,8 @@ from typing import IO
 from crossdock.durable import make_folder
 
 LOG_BYTES = 20_000_000
-_OURS = frozenset(("postgres", "spark", "run.lock"))
+NAMES = "names.json"
+_OURS = frozenset(("postgres", "spark", "run.lock", NAMES))
 
 
 def make_home(home: Path) -> bool:

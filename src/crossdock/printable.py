@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import unicodedata
+from datetime import UTC, datetime
 
 
 def printable(text: str) -> str:
@@ -28,6 +29,9 @@ def printable_json(document: str) -> str:
 class OneLine(logging.Formatter):
     """A record is one line, whatever its values hold; the lines of a traceback below it are indented."""
 
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: ARG002, N802
+        return _utc(record)
+
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
         return printable(super().formatMessage(record))
 
@@ -43,6 +47,21 @@ class OneLine(logging.Formatter):
 
     def formatStack(self, stack_info: str) -> str:  # noqa: N802
         return _indented(stack_info)
+
+
+class JsonLine(logging.Formatter):
+    """A record is one JSON document in one line. What `extra={"facts": …}` says of it are members of its own."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        told = {"time": _utc(record), "level": record.levelname.lower(), "logger": record.name}
+        told |= {"message": record.getMessage(), **getattr(record, "facts", {})}
+        if record.exc_info:
+            told["exception"] = logging.Formatter().formatException(record.exc_info)
+        return printable_json(json.dumps(told, default=str, ensure_ascii=False))
+
+
+def _utc(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _indented(lines: str) -> str:

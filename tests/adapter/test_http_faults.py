@@ -123,7 +123,7 @@ def test_partner_that_does_not_read_cannot_hold_a_worker() -> None:
 def test_large_body_may_take_longer_than_the_deadline_while_it_is_read() -> None:
     def read_slowly(connection: socket.socket, over: threading.Event) -> None:
         received = b""
-        while not received.endswith(b"0\r\n\r\n") and not over.wait(0.05):
+        while not received.endswith(b"0\r\n\r\n") and not over.wait(0.1):
             received = received[-5:] + connection.recv(1_000_000)
         connection.sendall(OK)
 
@@ -131,7 +131,7 @@ def test_large_body_may_take_longer_than_the_deadline_while_it_is_read() -> None
     started = time.monotonic()
 
     with raw_partner(read_slowly) as address:
-        reply = send(address, message, timeout=0.25)
+        reply = send(address, message, timeout=0.7)
 
     assert reply.body == b"ok"
-    assert time.monotonic() - started > 1  # which the deadline of a small message would be
+    assert time.monotonic() - started > 2.8  # which the deadline of a small message would be

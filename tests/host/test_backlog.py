@@ -333,3 +333,36 @@ def test_services_may_come_by_the_thousand_while_others_look_who_is_behind() -> 
             assert all(each.result() for each in looking)
     finally:
         sys.setswitchinterval(before)
+
+
+def test_service_that_a_shared_slice_waits_for_takes_the_slice_over(clock: Clock) -> None:
+    shared, late = Backlog(DEFAULT_LIMITS, LIMIT, shared=True), a_backlog(LIMIT, 0.0001)
+    shared.filled(1, references(5), more=False)
+    [slice_] = begun(shared)
+    next(slice_.remaining)
+    next(slice_.remaining)
+    clock.now += 1.0
+    assert shared.overdue() == [slice_]
+
+    shared.put_back(slice_)
+    shared.blame(late, slice_)
+
+    assert (late.held, late.active, late.apart, late.waits) == (2, {slice_}, True, True)
+    assert (shared.held, shared.active, shared.apart, shared.waits) == (3, set(), False, False)
+    assert not shared.finish(slice_, delivered=2, released=2)
+    assert late.finish(slice_, delivered=2, released=2)
+    assert late.held == 0
+
+
+def test_service_shares_slices_once_it_is_known_as_quick_and_not_if_it_is_limited(clock: Clock) -> None:
+    backlog = a_backlog(LIMIT, 0.0005)
+    backlog.add(1, references(1), SPARE)
+    [slice_] = begun(backlog)
+    clock.now += 0.0001
+    before = backlog.quick
+
+    deliver(backlog, slice_)
+    after = backlog.quick
+    backlog.limited = True
+
+    assert (before, after, backlog.quick) == (False, True, False)

@@ -13,7 +13,7 @@ from express import deploy, port, publish, rows
 from service import Partner, publish_named, running
 from walk import until
 
-pytestmark = pytest.mark.usefixtures("quick_upkeep")
+pytestmark = pytest.mark.usefixtures("no_grace")
 
 RETRY_AFTER = timedelta(hours=1)
 # What each makes the host stumble over, when it looks for orphans, claims, brings back or records.

@@ -17,7 +17,7 @@ from express import a_message, at_ports, deploy, port, publish, rows, unbalanced
 from service import Partner, publish_named, running_all, settled
 from walk import until
 
-pytestmark = pytest.mark.usefixtures("quick_upkeep")
+pytestmark = pytest.mark.usefixtures("no_grace")
 
 
 class Slow(Partner):

@@ -31,7 +31,7 @@ from walk import until
 FIVE_MINUTES = timedelta(minutes=5)
 
 
-pytestmark = pytest.mark.usefixtures("quick_upkeep")
+pytestmark = pytest.mark.usefixtures("no_grace")
 
 
 def test_everything_is_delivered_retried_or_suspended_as_the_service_says(agent: Agent, database: str) -> None:

@@ -51,7 +51,7 @@ def test_request_is_answered_while_the_memory_of_its_host_is_full_of_slow_delive
         go.set()
 
 
-@pytest.mark.usefixtures("quick_upkeep")
+@pytest.mark.usefixtures("no_grace")
 def test_suspended_messages_do_not_throttle_live_ones(agent: Agent, database: str) -> None:
     deploy(agent, port("Stopped", "Region = 'NO'"), port("Works", "Region = 'SE'"))
     agent.subscriptions.stop("Stopped")
@@ -110,7 +110,7 @@ def silently_published(agent: Agent, database: str) -> None:
     assert rows(database, moved) == [(1,)]
 
 
-@pytest.mark.usefixtures("quick_upkeep")
+@pytest.mark.usefixtures("no_grace")
 def test_ports_change_their_state_under_load_and_an_ordered_one_keeps_its_order(agent: Agent, database: str) -> None:
     deploy(agent, port("Line", "Region = 'NO'", ordered=True), port("Free", "Region = 'NO'"))
     partners = {"Line": Partner(), "Free": Partner()}

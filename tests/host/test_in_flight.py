@@ -43,7 +43,7 @@ class Gauge:
         return Complete()
 
 
-@pytest.mark.usefixtures("quick_upkeep")
+@pytest.mark.usefixtures("no_grace")
 def test_two_instances_deliver_together_what_the_port_takes_at_once(agent: Agent, database: str) -> None:
     deploy(agent, port("A", "Region = 'NO'"))
     gauge, names = Gauge(0.01), [f"m{n}" for n in range(1_500)]
@@ -63,7 +63,7 @@ def test_two_instances_deliver_together_what_the_port_takes_at_once(agent: Agent
     assert unbalanced(database) == []
 
 
-@pytest.mark.usefixtures("quick_upkeep")
+@pytest.mark.usefixtures("no_grace")
 @pytest.mark.parametrize("leaves", [0, 1])
 def test_whoever_is_left_takes_over_what_the_port_takes_at_once(agent: Agent, database: str, leaves: int) -> None:
     deploy(agent, port("A", "Region = 'NO'"))
@@ -83,7 +83,7 @@ def test_whoever_is_left_takes_over_what_the_port_takes_at_once(agent: Agent, da
     assert unbalanced(database) == []
 
 
-@pytest.mark.usefixtures("quick_upkeep")
+@pytest.mark.usefixtures("no_grace")
 def test_instance_that_stops_and_waits_for_a_partner_keeps_no_part_of_the_others(agent: Agent, database: str) -> None:
     deploy(agent, port("A", "Region = 'SE'"), port("Hanging", "Region = 'NO'"))
     ids = {name: id_ for id_, name in rows(database, "SELECT id, name FROM service")}

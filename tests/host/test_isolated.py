@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import timedelta
 from typing import Any
 
 import psycopg
@@ -18,7 +17,6 @@ from crossdock.host.limits import HostLimits
 from crossdock.host.publisher import Publisher
 from crossdock.host.token import TOKEN
 from crossdock.message.publication import Publication
-from crossdock.messagebox import queues
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.queues import Queues
 from crossdock.messagebox.rows import Reference
@@ -68,8 +66,7 @@ class UnluckySubscriptions(Subscriptions):
 
 
 @pytest.fixture
-def agent(database: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[UnluckyAgent]:
-    monkeypatch.setattr(queues, "_DEAD_GRACE", timedelta(0))
+def agent(database: str, no_grace: None) -> Iterator[UnluckyAgent]:  # noqa: ARG001
     made = UnluckyAgent(database)
     with made:
         deploy(made, port("A", "Region = 'NO'"), port("Ask.response", waits=True))

@@ -17,7 +17,6 @@ from crossdock.errors import Interruption, UnavailableError
 from crossdock.host.instance import HostInstance
 from crossdock.host.outcome import Clock, Complete, Outcome, Retry, Suspend
 from crossdock.message.message import Message, MessageId, Part
-from crossdock.messagebox import queues
 from crossdock.messagebox.agent import Agent
 from crossdock.pipeline.build import receive_pipeline
 from crossdock.pipeline.build_send import send_pipeline
@@ -29,15 +28,11 @@ from server_clock import JumpingClock
 from service import quick_upkeep
 from walk import until
 
+pytestmark = pytest.mark.usefixtures("no_grace")
+
 SOAK = bool(os.environ.get("CROSSDOCK_SOAK"))
 NUMBERED = 10_000 if SOAK else 1_000
 READING = PipelineDefinition(disassemble="passthrough")
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the dead left is free at once."""
-    monkeypatch.setattr(queues, "_DEAD_GRACE", timedelta(0))
 
 
 class Moody:

@@ -28,7 +28,7 @@ from walk import until
 LATER = timedelta(minutes=5)
 
 
-pytestmark = pytest.mark.usefixtures("quick_upkeep")
+pytestmark = pytest.mark.usefixtures("no_grace")
 
 
 def test_ordered_port_delivers_in_order_and_waits_behind_the_one_that_failed(agent: Agent, database: str) -> None:

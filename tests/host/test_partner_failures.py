@@ -9,7 +9,6 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
-from datetime import timedelta
 from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import Any
@@ -21,7 +20,6 @@ from crossdock.host.instance import HostInstance
 from crossdock.message.context import Context
 from crossdock.message.message import Message, Part
 from crossdock.message.publication import Publication
-from crossdock.messagebox import queues
 from crossdock.messagebox.agent import Agent
 from express import unbalanced
 from office import Office, eventually, free_port, written
@@ -29,17 +27,13 @@ from partner import Partner, Request, partner, raw_partner
 from service import quick_upkeep
 from walk import until
 
+pytestmark = pytest.mark.usefixtures("no_grace")
+
 SOAK = bool(os.environ.get("CROSSDOCK_SOAK"))
 HUNDREDS = 3_000 if SOAK else 300
 ORDERED = 1_000 if SOAK else 30
 ROUNDS = 2_000 if SOAK else 100
 Opened = Callable[..., Office]
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the dead left is free at once."""
-    monkeypatch.setattr(queues, "_DEAD_GRACE", timedelta(0))
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from office import Office
 from service import Partner, publish_named, quick_upkeep, running, running_all
 from walk import until
 
-pytestmark = pytest.mark.usefixtures("quick_upkeep")
+pytestmark = pytest.mark.usefixtures("no_grace")
 
 
 def has_died(database: str, deaths: int, where: str = "true") -> None:

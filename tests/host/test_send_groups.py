@@ -258,7 +258,7 @@ def test_group_that_is_removed_matches_nothing_and_brought_back_it_resumes(offic
     made.deploy(application(a, b, groups={}))
     lost = made.publish("unrouted", Region="NO")
     assert at_ports(made.agent, "suspended") == {"All/A": 1, "All/B": 1}
-    with pytest.raises(UsageError, match="There is no send port or group 'All' deployed"):
+    with pytest.raises(UsageError, match="There is no send port, group or orchestration 'All' deployed"):
         made.agent.subscriptions.start("All")
     made.deploy(application(a, b, groups={"All": ["A", "B"]}))
 
@@ -315,7 +315,7 @@ TWO_WAY: dict[str, Any] = {"name": "T", "adapter": "http", "address": "http://lo
         ([DYNAMIC], {"All": ["D"]}, "send port group 'All': 'D' is no static one-way port"),
         ([TWO_WAY], {"All": ["T"]}, "send port group 'All': 'T' is no static one-way port"),
         ([a_port("A")], {"All": ["A", "A"]}, "the name 'A' is used for more than one port of group 'All'"),
-        ([a_port("A")], {"A": ["A"]}, "the name 'A' is used for more than one send port or group"),
+        ([a_port("A")], {"A": ["A"]}, "the name 'A' is used for more than one send port, group or orchestration"),
         ([a_port("A"), a_port("All/A")], {"All": ["A"]}, "the name 'All/A' is used for more than one"),
         (
             [a_port("A/B"), a_port("B")],

@@ -19,7 +19,7 @@ from express import at_ports, deploy, kinds, port, publish, rows, unbalanced
 from service import Partner, publish_named, quick_upkeep, running, running_all, settled
 from walk import until
 
-pytestmark = pytest.mark.usefixtures("quick_upkeep")
+pytestmark = pytest.mark.usefixtures("no_grace")
 
 
 class Bulk(Partner):
@@ -131,6 +131,45 @@ def test_what_a_hanging_service_has_no_room_for_stays_in_its_queue(agent: Agent,
 
     assert Counter(hanging.got) == Counter(names)
     assert agent.statistics().ports == {"Hangs": 3_000, "Works": 3_000}
+    assert unbalanced(database) == []
+
+
+class Tiring(Hanging):
+    """Quick, until the test says otherwise; notes how many deliveries it was given at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tired = Event()
+        self.begun = 0
+
+    def _hang(self, name: str, attempt: int) -> Outcome:
+        if not self.tired.is_set():
+            return Complete()
+        self.begun += 1
+        return super()._hang(name, attempt)
+
+
+def test_service_that_was_quick_and_then_hangs_does_not_hold_those_it_shares_slices_with(
+    agent: Agent, database: str
+) -> None:
+    deploy(agent, *(port(f"Port{number}", "Region = 'NO'") for number in range(30)))
+    tiring, working = Tiring(), {name: Partner() for name in named(database).values() if name != "Port7"}
+    services: dict[int, Service] = {id_: working.get(name, tiring) for id_, name in named(database).items()}
+    early, late = [f"early{n}" for n in range(30)], [f"late{n}" for n in range(60)]
+
+    with running_all(agent, services):
+        for name in early:  # one by one: afterwards each service is known as quick
+            publish_named(agent, name)
+        until(lambda: settled(agent), 60)
+        tiring.tired.set()
+        publish_named(agent, *late)
+        until(lambda: all(len(each.got) == len(early + late) for each in working.values()), 60)
+        assert 1 <= tiring.begun <= 16
+        tiring.go.set()
+        until(lambda: settled(agent), 60)
+
+    for each in (tiring, *working.values()):
+        assert Counter(each.got) == Counter(early + late)
     assert unbalanced(database) == []
 
 

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from threading import Event
@@ -23,7 +22,6 @@ import pytest
 
 from box import count
 from crossdock.application import pushed
-from crossdock.messagebox import queues
 from crossdock.messagebox.lifeline import INSTANCE_LOCK
 from express import rows, unbalanced
 from office import Office, eventually, free_port, written
@@ -295,6 +293,7 @@ def _taken_for_living(database: str, host: str) -> Iterator[None]:
 
 
 @pytest.mark.process
+@pytest.mark.usefixtures("no_grace")
 @pytest.mark.parametrize(
     ("found_dead_first", "suspended"),
     [(True, ("unrouted", None)), (False, ("response", "Ask.response"))],
@@ -304,11 +303,9 @@ def test_response_for_a_process_that_died_is_suspended(
     database: str,
     shop: Partner,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     found_dead_first: bool,
     suspended: tuple[str, str | None],
 ) -> None:
-    monkeypatch.setattr(queues, "_DEAD_GRACE", timedelta(0))
     asked, go = Event(), Event()
 
     def late(request: Request) -> tuple[int, bytes]:

@@ -12,6 +12,7 @@ import pytest
 
 from box import count
 from crossdock.errors import ApplicationError
+from express import rows
 from http_client import post
 from office import eventually, free_port, written
 from partner import Partner
@@ -108,3 +109,25 @@ def test_location_whose_path_is_taken_does_not_keep_the_others_from_being_served
     until(lambda: ask(at, path="moved").status_code == 503)
     assert ask(at, path="ask").status_code == 404
     assert ask(at, path="tell").status_code == 202
+
+
+@pytest.mark.parametrize(
+    ("messages", "type_length", "reason"),
+    [
+        (10_001, 10, "it holds more than 10,000 messages"),
+        (5_000, 5_000, "what it gives to each of its messages is too much together"),
+    ],
+)
+def test_answer_with_more_than_a_request_may_hold_is_not_used(
+    office: Opened, shop: Partner, database: str, messages: int, type_length: int, reason: str
+) -> None:
+    shop.headers = {"Content-Type": "application/json; of=" + "x" * type_length}
+    shop.respond = lambda _: (200, json.dumps([{"receipt": "1"}] * messages).encode())
+    at = free_port()
+    office(application(at, shop_port(shop, retry={"count": 0})))
+
+    answer = ask(at)
+
+    assert answer.status_code == 502
+    [(told,)] = rows(database, "SELECT reason FROM suspended")
+    assert reason in told

@@ -67,6 +67,15 @@ def test_port_that_is_no_longer_declared_is_unenlisted(agent: Agent) -> None:
     [sequence] = listed(agent, "a")
 
     assert agent.publish([a_publication(agent, sequence, {"Region": "NO"})]).references == 1
+    assert {port.name: port.state for port in agent.configuration.list_ports()} == {"B": "started"}
+
+
+def test_port_that_is_gone_is_listed_as_long_as_something_waits_for_it(agent: Agent) -> None:
+    agent.subscriptions.deploy(deployment(A="Region = 'NO'", B="Region = 'NO'"))
+    [sequence] = listed(agent, "a")
+    agent.publish([a_publication(agent, sequence, {"Region": "NO"})])
+    agent.subscriptions.deploy(deployment(B="Region = 'NO'"))
+
     assert {port.name: port.state for port in agent.configuration.list_ports()} == {
         "A": "unenlisted",
         "B": "started",

@@ -12,11 +12,11 @@ import pytest
 import settling
 from box import a_publication, count, deployment, ids, listed
 from crossdock.errors import TransientError
-from crossdock.messagebox import queues
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.lifeline import Lifeline
 from express import publish, rows
-from server_clock import shift_clock
+from interleave import dies
+from server_clock import shift_clock, stop_clock
 from walk import until
 
 pytestmark = pytest.mark.usefixtures("no_grace")
@@ -117,13 +117,14 @@ def test_instance_taken_for_dead_cannot_settle_what_is_no_longer_its_own(agent: 
     assert agent.statistics().delivered == 0
 
 
-def test_nobody_is_taken_for_dead_right_after_the_server_started(
-    agent: Agent, database: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(queues, "_DEAD_GRACE", timedelta(days=365))
+def test_nobody_is_taken_for_dead_right_after_the_server_started(agent: Agent, database: str) -> None:
     host = published(agent, 1)
     with living(agent, host) as dying:
         agent.queues.dequeue(host, dying.instance, limit=1)
+        dies(database, dying)
+    with psycopg.connect(database, autocommit=True) as connection:
+        [(started,)] = connection.execute("SELECT pg_postmaster_start_time()")
+        stop_clock(connection, started + timedelta(seconds=4))
 
     agent.queues.release_dead(host)
 

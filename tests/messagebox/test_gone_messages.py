@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 import settling
-from crossdock.administration.suspended import resume, terminate
+from acting import resume, terminate
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.messages import MESSAGE_GONE
 from express import deploy, kinds, port, rows

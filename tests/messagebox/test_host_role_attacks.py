@@ -5,85 +5,15 @@ What such a user can still do is written down in `docs/how-to/your-own-postgresq
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any
-from uuid import UUID, uuid4
-
 import psycopg
 import pytest
-from psycopg.errors import InsufficientPrivilege
 
-from box import PROPERTIES
 from crossdock.messagebox.agent import Agent
-from crossdock.messagebox.deployment import DeployedLocation, DeployedPort, Deployment
-from crossdock.messagebox.publish import SUBSCRIPTION_LOCK
-from crossdock.subscription.predicate import Filter
-from express import living, port, publish, rows
-from roles import Roles, roles
+from express import rows
+from role_attack import SECRET, Attack, attack
+from roles import roles
 
-__all__ = ["roles"]
-
-SECRET = "password-of-a-partner"
-NORWAY = {"Region": "NO"}
-TABLES = (
-    "box", "host", "host_instance", "application", "property", "receive_location", "send_port_group", "service",
-    "subscription", "subscription_removal", "predicate", "correlation", "instance_subscription", "intake", "publication",
-    "message", "part", "fragment", "queue", "claimed", "scheduled", "suspended", "subqueue_lease", "delivery",
-    "reference_log", "message_ref_log_1", "message_ref_log_2", "part_ref_log_1", "part_ref_log_2", "message_ref_total",
-    "part_ref_total", "routing_failure", "epoch_history", "refusal", "publication_total", "delivery_total", "service_class", "migration",
-)  # fmt: skip
-
-
-@dataclass
-class Attack:
-    """A session of a user who has the role of the host Mine, with `other` the number of the host Other."""
-
-    connection: psycopg.Connection
-    database: str
-    mine: int
-    other: int
-
-    def refused(self, statement: str) -> None:
-        with pytest.raises(InsufficientPrivilege):
-            self.connection.execute(statement.encode())
-
-    def changes_nothing(self, statement: str) -> None:
-        """Refused, or without effect: rows that cannot be seen cannot be changed."""
-        before = self.everything()
-        with suppress(InsufficientPrivilege):
-            self.connection.execute(statement.encode())
-        assert self.everything() == before, statement
-
-    def everything(self) -> list[tuple[Any, ...]]:
-        tables = " UNION ALL ".join(f"SELECT '{table}', row::text FROM {table} AS row" for table in TABLES)
-        return sorted(rows(self.database, tables))
-
-
-@pytest.fixture
-def attack(agent: Agent, roles: Roles) -> Iterator[Attack]:
-    definition = {"name": "Other", "options": {"password": SECRET}}
-    location = DeployedLocation("Other.in", "Other", {"name": "Other.in", "options": {"password": SECRET}})
-    own_location = DeployedLocation("Mine.in", "Mine", {"name": "Mine.in"})
-    ports = (
-        port("Mine", "Region = 'NO'", host="Mine"),
-        port("Other", "Region = 'NO'", host="Other"),
-        port("Line", "Region = 'NO'", host="Other", ordered=True),
-        DeployedPort("Secret", "Other", 5, Filter(), definition),
-    )
-    hosts = {"Default": (), "Mine": (), "Other": ()}
-    agent.subscriptions.deploy(Deployment("orders", PROPERTIES, [own_location, location], ports, hosts))
-    numbers = {name: id_ for id_, _, kept in agent.configuration.locations() for name in [kept["name"]]}
-    agent.ledger.enter([(numbers["Other.in"], b"in/order.json", 10)])
-    agent.subscriptions.subscribe_instance("Other", uuid4(), {"Region": "SE"})
-    publish(agent, *[NORWAY] * 3)
-    roles.create()
-    mine, other = agent.configuration.hosts()["Mine"], agent.configuration.hosts()["Other"]
-    with living(agent, "Other"), psycopg.connect(roles.user("Mine"), autocommit=True) as connection:
-        connection.execute("SET search_path TO crossdock")
-        yield Attack(connection, agent.database, mine, other)
+__all__ = ["attack", "roles"]
 
 
 def test_definitions_of_other_hosts_and_their_secrets_cannot_be_read(attack: Attack) -> None:
@@ -189,7 +119,16 @@ def test_functions_of_other_hosts_and_those_of_the_owner_cannot_be_called(attack
         [f"host_{attack.mine}_"],
     ).fetchall()
 
-    shared = ["find_instances", "insert_fragment", "lock_subscriptions", "publish_few", "subqueue_may_go_on"]
+    shared = [
+        "audit",
+        "close_convoys",
+        "find_instances",
+        "insert_fragment",
+        "lock_subscriptions",
+        "open_convoys",
+        "publish_few",
+        "subqueue_may_go_on",
+    ]
     assert sorted(name for (name,) in callable_) == shared
     attack.refused(f"SELECT * FROM host_{attack.other}_requeue_due()")
     attack.refused(f"SELECT * FROM host_{attack.other}_complete(1, '{{1}}', '{{}}')")
@@ -199,129 +138,6 @@ def test_what_is_not_claimed_by_its_host_cannot_be_settled(attack: Attack) -> No
     theirs = [sequence for (sequence,) in rows(attack.database, f"SELECT sequence FROM queue_{attack.other}")]
     for instance in (0, 1, *(each for (each,) in rows(attack.database, "SELECT id FROM host_instance"))):
         attack.changes_nothing(f"SELECT * FROM host_{attack.mine}_complete({instance}, '{set(theirs)}', '{{}}')")
-
-
-class Publishing:
-    """A call of `publish_few` by the attacker, with one message of its own."""
-
-    def __init__(self, attack: Attack) -> None:
-        self.attack = attack
-        [(self.epoch,)] = attack.connection.execute("SELECT epoch_token FROM box").fetchall()
-        self.message = uuid4()
-
-    def __call__(
-        self, references: Sequence[tuple[UUID, int]] = (), exceptions: str | None = None, context: str = "{}"
-    ) -> None:
-        given = [list(each) for each in zip(*references, strict=True)] or [[], []]
-        self.attack.connection.execute(
-            "SELECT publish_few(%s, %s::json[], %s, %s, '{body}', %s, '{}', '{}', %s::uuid[], %s::integer[], %s, %s, %s, NULL)",
-            [[self.message], [context], [self.message], [self.message], [b"x"], *given, exceptions, SUBSCRIPTION_LOCK, self.epoch],
-        )  # fmt: skip
-
-    def refused(self, **what: Any) -> None:
-        before = self.attack.everything()
-        with pytest.raises(InsufficientPrivilege):
-            self(**what)
-        assert self.attack.everything() == before
-
-
-def test_reference_is_to_a_message_of_the_same_call_and_goes_where_its_subscription_says(attack: Attack) -> None:
-    [(theirs,), *_] = rows(attack.database, f"SELECT message_id FROM queue_{attack.other}")
-    [(subscription, host)] = rows(
-        attack.database,
-        "SELECT subscription.id, subscription.host_id FROM subscription JOIN service ON service.id = service_id"
-        " WHERE service.name = 'Other'",
-    )
-    before = rows(attack.database, "SELECT count(*) FROM queue WHERE message_id = %s", theirs)
-    publishing = Publishing(attack)
-
-    publishing(references=[(theirs, subscription), (publishing.message, subscription), (publishing.message, 999_999)])
-
-    assert rows(attack.database, "SELECT count(*) FROM queue WHERE message_id = %s", theirs) == before
-    found = "SELECT host_id, subscription_id FROM queue WHERE message_id = %s"
-    assert rows(attack.database, found, publishing.message) == [(host, subscription)]
-
-
-def test_message_of_others_can_be_neither_replaced_nor_grown(attack: Attack) -> None:
-    [(theirs,), *_] = rows(attack.database, f"SELECT message_id FROM queue_{attack.other}")
-    publishing = Publishing(attack)
-    publishing.message = theirs
-    before = attack.everything()
-
-    with pytest.raises(psycopg.errors.UniqueViolation):
-        publishing()
-    with pytest.raises(InsufficientPrivilege):
-        attack.connection.execute("SELECT insert_fragment(%s, 0, 'evil')", [theirs])
-
-    assert attack.everything() == before
-
-
-def test_nothing_is_suspended_nor_waits_at_other_hosts(attack: Attack) -> None:
-    publishing = Publishing(attack)
-    theirs = {
-        "host_id": attack.other,
-        "kind": "receive",
-        "code": "x",
-        "message_id": str(publishing.message),
-        "reason": "x",
-    }
-    [(message,), *_] = rows(attack.database, f"SELECT message_id FROM queue_{attack.other}")
-    [(service, subscription)] = rows(
-        attack.database,
-        "SELECT service.id, subscription.id FROM subscription JOIN service ON service.id = service_id"
-        " WHERE service.name = 'Other'",
-    )
-    waiting = {
-        "instance_id": str(uuid4()), "service_id": service, "host_id": attack.other, "correlation_id": 1,
-        "hash": str(uuid4()), "value": ["x"], "bound_to": None,
-    }  # fmt: skip
-    stopped = {"message_id": str(publishing.message), "subscription_id": subscription, "code": "x", "reason": "x"}
-
-    publishing.refused(exceptions=json.dumps({"suspended": [theirs]}))
-    publishing.refused(
-        exceptions=json.dumps({"suspended": [theirs | {"host_id": attack.mine, "message_id": str(message)}]})
-    )
-    publishing.refused(exceptions=json.dumps({"awaited": [waiting]}))
-    publishing.refused(exceptions=json.dumps({"awaited": [waiting | {"host_id": attack.mine}]}))
-    publishing.refused(exceptions=json.dumps({"stopped": [stopped]}))
-
-
-def test_running_instance_is_given_a_message_only_by_whoever_knows_what_it_waits_for(attack: Attack) -> None:
-    [(waiting, hash_)] = rows(attack.database, "SELECT id, hash FROM instance_subscription")
-    publishing = Publishing(attack)
-    guessed = {"message_id": str(publishing.message), "subscription_id": waiting, "hash": str(uuid4())}
-
-    attack.refused("SELECT hash FROM instance_subscription")
-    seen = attack.connection.execute("SELECT id FROM instance_subscription").fetchall()
-    publishing(exceptions=json.dumps({"queued": [guessed]}))
-    count = "SELECT count(*) FROM queue WHERE instance_id IS NOT NULL"
-    assert rows(attack.database, count) == [(0,)]
-
-    publishing.message = uuid4()
-    known = guessed | {"message_id": str(publishing.message), "hash": str(hash_)}
-    publishing(exceptions=json.dumps({"queued": [known]}))
-    assert rows(attack.database, count) == [(1,)]
-    assert seen == []
-
-
-def test_host_is_not_given_a_message_whose_labels_it_lacks(attack: Attack) -> None:
-    [(subscription,)] = rows(
-        attack.database,
-        "SELECT subscription.id FROM subscription JOIN service ON service.id = service_id WHERE service.name = 'Other'",
-    )
-    publishing = Publishing(attack)
-
-    publishing.refused(references=[(publishing.message, subscription)], context='{"labels": ["patients"]}')
-
-
-def test_number_of_references_is_counted_not_told(attack: Attack) -> None:
-    subscriptions = [number for (number,) in rows(attack.database, "SELECT id FROM subscription")]
-    publishing = Publishing(attack)
-
-    publishing(references=[(publishing.message, number) for number in subscriptions])
-
-    told = "SELECT reference_count FROM message WHERE id = %s"
-    assert rows(attack.database, told, publishing.message) == [(len(subscriptions),)]
 
 
 def test_messages_cannot_be_changed_nor_deleted(attack: Attack) -> None:
@@ -421,3 +237,24 @@ def test_function_with_the_rights_of_the_owner_looks_nothing_up_by_the_path_of_i
     assert [name for name, settings in functions if settings != pinned] == []
     assert functions
     assert bound  # in the default of a column it runs with those rights too
+
+
+@pytest.mark.parametrize("time", ["infinity", "-infinity", "0044-03-15 BC", "290000-01-01"])
+def test_instance_is_not_seen_at_a_time_that_nobody_can_read(attack: Attack, agent: Agent, time: str) -> None:
+    host = agent.configuration.hosts()["Mine"]
+    insert = "INSERT INTO host_instance (id, host_id, machine, process) VALUES (7, %s, 'x', 1)"
+    attack.connection.execute(insert, [host])
+
+    with pytest.raises(psycopg.errors.CheckViolation):
+        attack.connection.execute(f"UPDATE host_instance SET seen_at = '{time}' WHERE id = 7".encode())
+
+
+def test_functions_that_a_restore_has_opened_to_everybody_are_closed_again(attack: Attack, agent: Agent) -> None:
+    opened = f"host_{attack.other}_requeue_due()"
+    with psycopg.connect(agent.database, options="-csearch_path=crossdock") as owner:
+        owner.execute(f"GRANT EXECUTE ON FUNCTION {opened} TO PUBLIC".encode())
+    attack.connection.execute(f"SELECT * FROM {opened}".encode())
+
+    agent.box.create_host_roles()
+
+    attack.refused(f"SELECT * FROM {opened}")

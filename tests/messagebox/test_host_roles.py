@@ -228,6 +228,8 @@ def test_functions_that_an_administrator_made_run_with_the_rights_of_the_owner(a
         connection.execute("CREATE ROLE plain_owner")
         try:
             connection.execute("ALTER TABLE box OWNER TO plain_owner")
+            connection.execute("GRANT ALL ON SCHEMA crossdock TO plain_owner")
+            connection.execute("GRANT ALL ON ALL TABLES IN SCHEMA crossdock TO plain_owner")
             deploy(agent, port("A", "Region = 'NO'", host="New"))
             owners = connection.execute(
                 "SELECT DISTINCT proowner::regrole::text FROM pg_proc"
@@ -235,6 +237,7 @@ def test_functions_that_an_administrator_made_run_with_the_rights_of_the_owner(a
             ).fetchall()
         finally:
             connection.execute("REASSIGN OWNED BY plain_owner TO CURRENT_USER")
+            connection.execute("DROP OWNED BY plain_owner")
             connection.execute("DROP ROLE plain_owner")
 
     assert owners == [("plain_owner",)]

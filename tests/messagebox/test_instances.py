@@ -9,9 +9,9 @@ from uuid import uuid4
 
 import pytest
 
+import acting
 import settling
 from box import AT_ONCE, count
-from crossdock.administration import suspended
 from crossdock.errors import UsageError
 from crossdock.message.property import Value
 from crossdock.messagebox.agent import Agent
@@ -50,6 +50,18 @@ def test_values_that_compare_as_equal_correlate_and_others_do_not(waiting: Agent
     references = delivered_now(waiting)
     assert [each.instance for each in references] == [instance, instance]
     assert unbalanced(database) == []
+
+
+def test_what_is_published_together_comes_to_an_instance_in_its_order(waiting: Agent) -> None:
+    instance = uuid4()
+    for waited in ({"Region": "A"}, {"Region": "B"}, {"Amount": Decimal(7)}):
+        waiting.subscriptions.subscribe_instance("Process", instance, waited)
+    drawn: list[Mapping[str, Value]] = [{"Region": "A"}, {"Amount": Decimal(7)}, {"Region": "B"}]
+    messages = [a_message(waiting, drawn[number * 7 % 3]) for number in range(60)]
+
+    publish(waiting, *messages)
+
+    assert [each.message.id for each in delivered_now(waiting)] == [message.id for message in messages]
 
 
 def test_decimals_correlate_by_all_of_their_38_digits(waiting: Agent) -> None:
@@ -109,7 +121,7 @@ def test_ended_instance_is_given_nothing_more_and_what_it_did_not_take_is_discar
     assert [row.instance for row in waiting.configuration.list_subscriptions() if row.kind == "instance"] == [other]
     assert publish(waiting, {"Region": "NO"}).references == 1
     [row, _] = waiting.suspended.messages()
-    assert suspended.resume(waiting, [str(row.id)])[0].result.startswith("cannot be resumed")
+    assert acting.resume(waiting, [str(row.id)])[0].result == "still nobody wants it"
     assert unbalanced(database) == []
 
 
@@ -203,7 +215,7 @@ def test_response_nobody_waits_for_any_more_is_suspended(waiting: Agent, databas
     assert claimed.sequence in {row.sequence for row in waiting.suspended.messages()}
     assert publish(waiting, {"Region": "NO"}).unrouted == 1
     assert unbalanced(database) == []
-    suspended.terminate(waiting, [str(row.id) for row in waiting.suspended.messages()])
+    acting.terminate(waiting, [str(row.id) for row in waiting.suspended.messages()])
     assert kinds(waiting) == []
 
 
@@ -245,8 +257,8 @@ def test_request_that_two_would_answer_is_given_to_nobody_and_its_publisher_is_t
     assert (published.published, published.unrouted, published.references) == (2, 1, 6)
     assert [(row.id, row.kind, row.reason) for row in agent.suspended.messages()] == [(request.id, "unrouted", reason)]
     assert rows(database, "SELECT FROM queue WHERE message_id = %s", request.id) == []
-    assert suspended.resume(agent, [str(request.id)])[0].result == "still nobody wants it"
+    assert acting.resume(agent, [str(request.id)])[0].result == "still nobody wants it"
     agent.subscriptions.unenlist("Prices")
-    assert suspended.resume(agent, [str(request.id)])[0].result == "routed"
+    assert acting.resume(agent, [str(request.id)])[0].result == "routed"
     assert at_ports(agent) == {"Stock": 2, "Prices": 2, "Archive": 5}
     assert unbalanced(database) == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from uuid import UUID, uuid4
 
@@ -14,7 +13,9 @@ from crossdock.messagebox.agent import Agent
 from interleave import (
     PATIENCE_SECONDS,
     a_message,
+    a_port,
     an_application,
+    an_unrouted_message,
     dies,
     gate,
     living,
@@ -31,21 +32,13 @@ from walk import until
 pytestmark = pytest.mark.usefixtures("no_grace")
 
 
-@pytest.fixture
-def aside(agent: Agent) -> Iterator[ThreadPoolExecutor]:  # noqa: ARG001 (the threads end before the agent does)
-    """Threads for the other side of a meeting."""
-    with ThreadPoolExecutor(4) as pool:
-        yield pool
-
-
 # Publishing and changes of subscriptions
 
 
 def test_start_waits_for_a_publisher_that_found_the_port_stopped_and_resumes_its_message(
     agent: Agent, database: str, aside: ThreadPoolExecutor
 ) -> None:
-    agent.subscriptions.deploy(deployment(Port="Region = 'NO'"))
-    agent.subscriptions.stop("Port")
+    a_port(agent, state="stopped")
 
     with publisher_before_its_commit(agent, database, a_message(agent)) as publisher:
         starting = aside.submit(agent.subscriptions.start, "Port")
@@ -58,8 +51,7 @@ def test_start_waits_for_a_publisher_that_found_the_port_stopped_and_resumes_its
 def test_publisher_that_matched_before_a_start_does_not_suspend_after_it(
     agent: Agent, database: str, aside: ThreadPoolExecutor
 ) -> None:
-    agent.subscriptions.deploy(deployment(Port="Region = 'NO'"))
-    agent.subscriptions.stop("Port")
+    a_port(agent, state="stopped")
 
     with publisher_before_its_references(agent, database, aside, a_message(agent)) as publishing:
         agent.subscriptions.start("Port")
@@ -71,8 +63,7 @@ def test_publisher_that_matched_before_a_start_does_not_suspend_after_it(
 def test_publisher_that_comes_in_the_middle_of_a_start_waits_and_queues(
     agent: Agent, database: str, aside: ThreadPoolExecutor
 ) -> None:
-    agent.subscriptions.deploy(deployment(Port="Region = 'NO'"))
-    agent.subscriptions.stop("Port")
+    a_port(agent, state="stopped")
     agent.publish([a_message(agent, "earlier")])
     late = a_message(agent, "late")
 
@@ -91,7 +82,7 @@ def test_publisher_that_comes_in_the_middle_of_a_start_waits_and_queues(
 def test_stop_waits_for_a_publisher_and_leaves_what_it_gave_in_the_queue(
     agent: Agent, database: str, aside: ThreadPoolExecutor
 ) -> None:
-    agent.subscriptions.deploy(deployment(Port="Region = 'NO'"))
+    a_port(agent)
 
     with publisher_before_its_commit(agent, database, a_message(agent)) as publisher:
         stopping = aside.submit(agent.subscriptions.stop, "Port")
@@ -104,7 +95,7 @@ def test_stop_waits_for_a_publisher_and_leaves_what_it_gave_in_the_queue(
 def test_publisher_that_matched_before_a_stop_suspends_and_the_next_start_resumes(
     agent: Agent, database: str, aside: ThreadPoolExecutor
 ) -> None:
-    agent.subscriptions.deploy(deployment(Port="Region = 'NO'"))
+    a_port(agent)
 
     with publisher_before_its_references(agent, database, aside, a_message(agent)) as publishing:
         agent.subscriptions.stop("Port")
@@ -118,7 +109,7 @@ def test_publisher_that_matched_before_a_stop_suspends_and_the_next_start_resume
 def test_unenlist_waits_for_a_publisher_and_leaves_what_it_gave_in_the_queue(
     agent: Agent, database: str, aside: ThreadPoolExecutor
 ) -> None:
-    agent.subscriptions.deploy(deployment(Port="Region = 'NO'"))
+    a_port(agent)
 
     with publisher_before_its_commit(agent, database, a_message(agent)) as publisher:
         unenlisting = aside.submit(agent.subscriptions.unenlist, "Port")
@@ -131,7 +122,7 @@ def test_unenlist_waits_for_a_publisher_and_leaves_what_it_gave_in_the_queue(
 def test_publisher_that_matched_before_an_unenlist_keeps_the_message_as_unrouted(
     agent: Agent, database: str, aside: ThreadPoolExecutor
 ) -> None:
-    agent.subscriptions.deploy(deployment(Port="Region = 'NO'"))
+    a_port(agent)
 
     with publisher_before_its_references(agent, database, aside, a_message(agent)) as publishing:
         agent.subscriptions.unenlist("Port")
@@ -143,8 +134,7 @@ def test_publisher_that_matched_before_an_unenlist_keeps_the_message_as_unrouted
 def test_enlist_waits_for_a_publisher_whose_message_nobody_wanted_and_it_can_be_routed_again(
     agent: Agent, database: str, aside: ThreadPoolExecutor
 ) -> None:
-    agent.subscriptions.deploy(deployment(Port="Region = 'NO'"))
-    agent.subscriptions.unenlist("Port")
+    a_port(agent, state="unenlisted")
 
     with publisher_before_its_commit(agent, database, a_message(agent)) as publisher:
         enlisting = aside.submit(agent.subscriptions.enlist, "Port")
@@ -158,8 +148,7 @@ def test_enlist_waits_for_a_publisher_whose_message_nobody_wanted_and_it_can_be_
 def test_publisher_that_matched_before_an_enlist_gives_to_the_new_subscription(
     agent: Agent, database: str, aside: ThreadPoolExecutor
 ) -> None:
-    agent.subscriptions.deploy(deployment(Port="Region = 'NO'"))
-    agent.subscriptions.unenlist("Port")
+    a_port(agent, state="unenlisted")
 
     with publisher_before_its_references(agent, database, aside, a_message(agent)) as publishing:
         agent.subscriptions.enlist("Port")
@@ -189,36 +178,30 @@ def test_deployment_on_a_new_host_and_a_publisher_in_the_middle_both_come_throug
 def test_unrouted_message_that_two_route_at_once_is_given_once(
     agent: Agent, database: str, aside: ThreadPoolExecutor
 ) -> None:
-    agent.subscriptions.deploy(deployment(Port="Region = 'SE'"))
-    agent.publish([a_message(agent)])
-    [unrouted] = agent.suspended.messages()
-    agent.subscriptions.deploy(deployment(Port="Region = 'NO'"))
+    unrouted = an_unrouted_message(agent)
 
     with open_transaction(database) as blocker:
         blocker.execute("SELECT FROM suspended FOR UPDATE")
-        routing = [aside.submit(agent.route_again, [unrouted.id]) for _ in range(2)]
+        routing = [aside.submit(agent.route_again, [unrouted]) for _ in range(2)]
         until_somebody_waits_for(database, blocker)
 
-    assert sorted(each.result(PATIENCE_SECONDS).get(unrouted.id, False) for each in routing) == [False, True]
+    assert sorted(each.result(PATIENCE_SECONDS).get(unrouted, False) for each in routing) == [False, True]
     assert places(database) == {"queued": 1}
 
 
 def test_unrouted_message_that_is_terminated_while_it_is_routed_again_keeps_its_new_reference(
     agent: Agent, database: str, aside: ThreadPoolExecutor
 ) -> None:
-    agent.subscriptions.deploy(deployment(Port="Region = 'SE'"))
-    agent.publish([a_message(agent)])
-    [unrouted] = agent.suspended.messages()
-    agent.subscriptions.deploy(deployment(Port="Region = 'NO'"))
+    unrouted = an_unrouted_message(agent)
 
     with open_transaction(database) as blocker:
         blocker.execute("LOCK TABLE queue IN SHARE MODE")
-        routing = aside.submit(agent.route_again, [unrouted.id])
+        routing = aside.submit(agent.route_again, [unrouted])
         until_somebody_waits_for(database, blocker)
-        terminating = aside.submit(agent.suspended.terminate, [unrouted.id])
+        terminating = aside.submit(agent.suspended.terminate, [unrouted])
         until_waiting(database, 2)
 
-    assert routing.result(PATIENCE_SECONDS) == {unrouted.id: True}
+    assert routing.result(PATIENCE_SECONDS) == {unrouted: True}
     assert terminating.result(PATIENCE_SECONDS) == {}
     assert places(database) == {"queued": 1}
 
@@ -226,12 +209,11 @@ def test_unrouted_message_that_is_terminated_while_it_is_routed_again_keeps_its_
 def test_port_that_goes_while_stopped_and_comes_back_started_takes_up_what_it_had_suspended(
     agent: Agent, database: str
 ) -> None:
-    agent.subscriptions.deploy(deployment(Port="Region = 'NO'"))
-    agent.subscriptions.stop("Port")
+    a_port(agent, state="stopped")
     agent.publish([a_message(agent)])
 
     agent.subscriptions.deploy(deployment())
-    agent.subscriptions.deploy(deployment(Port="Region = 'NO'"))
+    a_port(agent)
 
     assert [port.state for port in agent.configuration.list_ports()] == ["started"]
     assert places(database) == {"queued": 1}
@@ -298,8 +280,7 @@ def test_reference_that_is_being_claimed_while_its_instance_ends_stays_with_the_
 def test_release_waits_for_a_publisher_that_found_a_dead_instance_and_suspends_its_message(
     agent: Agent, database: str, aside: ThreadPoolExecutor
 ) -> None:
-    agent.subscriptions.deploy(deployment(Port="Region = 'SE'"))
-    host = ids(agent)[1]
+    host = a_port(agent, "SE")
     with living(agent, host) as life:
         agent.subscriptions.subscribe_instance("Port", uuid4(), {"Region": "NO"}, bound_to=life.instance)
         dies(database, life)
@@ -315,8 +296,7 @@ def test_release_waits_for_a_publisher_that_found_a_dead_instance_and_suspends_i
 def test_publisher_that_comes_while_a_dead_instance_is_released_gives_it_nothing(
     agent: Agent, database: str, aside: ThreadPoolExecutor
 ) -> None:
-    agent.subscriptions.deploy(deployment(Port="Region = 'SE'"))
-    host = ids(agent)[1]
+    host = a_port(agent, "SE")
     with living(agent, host) as life:
         agent.subscriptions.subscribe_instance("Port", uuid4(), {"Region": "NO"}, bound_to=life.instance)
         agent.publish([a_message(agent, "earlier")])
@@ -336,8 +316,7 @@ def test_publisher_that_comes_while_a_dead_instance_is_released_gives_it_nothing
 
 
 def test_subscription_that_a_dead_instance_made_too_late_is_taken_away(agent: Agent, database: str) -> None:
-    agent.subscriptions.deploy(deployment(Port="Region = 'SE'"))
-    host = ids(agent)[1]
+    host = a_port(agent, "SE")
     with living(agent, host) as life:
         dies(database, life)
     agent.queues.release_dead(host)
@@ -350,7 +329,7 @@ def test_subscription_that_a_dead_instance_made_too_late_is_taken_away(agent: Ag
 
 def waiting_instance(agent: Agent) -> UUID:
     """A running instance that waits for the region NO, which nobody else wants."""
-    agent.subscriptions.deploy(deployment(Port="Region = 'SE'"))
+    a_port(agent, "SE")
     instance = uuid4()
     agent.subscriptions.subscribe_instance("Port", instance, {"Region": "NO"})
     return instance

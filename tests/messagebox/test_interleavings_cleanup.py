@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from uuid import UUID
-
-import pytest
 
 import settling
 from box import count, deployment, ids
@@ -23,14 +20,6 @@ from interleave import (
     publisher_before_its_commit,
     publisher_before_its_references,
 )
-
-
-@pytest.fixture
-def aside(agent: Agent) -> Iterator[ThreadPoolExecutor]:  # noqa: ARG001 (the threads end before the agent does)
-    """Threads for the other side of a meeting."""
-    with ThreadPoolExecutor(4) as pool:
-        yield pool
-
 
 # Publishing
 

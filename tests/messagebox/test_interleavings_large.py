@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from box import deployment
 from crossdock.errors import EpochMovedError
 from crossdock.messagebox.agent import Agent
-from crossdock.messagebox.suspended import reroute
+from crossdock.messagebox.reroute import reroute
 from interleave import (
     PATIENCE_SECONDS,
     a_message,
+    a_port,
     open_transaction,
     places,
     publisher_before_its_commit,
@@ -26,18 +25,10 @@ from walk import until
 MANY = 40
 
 
-@pytest.fixture
-def aside(agent: Agent) -> Iterator[ThreadPoolExecutor]:  # noqa: ARG001 (the threads end before the agent does)
-    """Threads for the other side of a meeting."""
-    with ThreadPoolExecutor(4) as pool:
-        yield pool
-
-
 def test_start_waits_for_a_large_batch_that_found_the_port_stopped_and_resumes_all_of_it(
     agent: Agent, database: str, aside: ThreadPoolExecutor
 ) -> None:
-    agent.subscriptions.deploy(deployment(Port="Region = 'NO'"))
-    agent.subscriptions.stop("Port")
+    a_port(agent, state="stopped")
 
     with publisher_before_its_commit(agent, database, a_message(agent, messages=MANY)):
         starting = aside.submit(agent.subscriptions.start, "Port")
@@ -50,8 +41,7 @@ def test_start_waits_for_a_large_batch_that_found_the_port_stopped_and_resumes_a
 def test_large_batch_that_matched_before_a_start_does_not_suspend_after_it(
     agent: Agent, database: str, aside: ThreadPoolExecutor
 ) -> None:
-    agent.subscriptions.deploy(deployment(Port="Region = 'NO'"))
-    agent.subscriptions.stop("Port")
+    a_port(agent, state="stopped")
 
     batch = a_message(agent, messages=MANY)
     with publisher_before_its_references(agent, database, aside, batch) as publishing:
@@ -64,8 +54,7 @@ def test_large_batch_that_matched_before_a_start_does_not_suspend_after_it(
 def test_large_batch_that_matched_before_an_enlist_gives_to_the_new_subscription(
     agent: Agent, database: str, aside: ThreadPoolExecutor
 ) -> None:
-    agent.subscriptions.deploy(deployment(Port="Region = 'NO'"))
-    agent.subscriptions.unenlist("Port")
+    a_port(agent, state="unenlisted")
 
     batch = a_message(agent, messages=MANY)
     with publisher_before_its_references(agent, database, aside, batch) as publishing:
@@ -79,7 +68,7 @@ def test_large_batch_that_matched_before_an_enlist_gives_to_the_new_subscription
 def test_batch_that_was_read_by_a_location_which_changed_meanwhile_is_not_published(
     agent: Agent, database: str, aside: ThreadPoolExecutor, messages: int
 ) -> None:
-    agent.subscriptions.deploy(deployment(Port="Region = 'NO'"))
+    a_port(agent)
     batch, read_by = a_message(agent, messages=messages), agent.location_epoch()
 
     with open_transaction(database) as blocker:
@@ -97,7 +86,7 @@ def test_batch_that_was_read_by_a_location_which_changed_meanwhile_is_not_publis
 def test_location_that_changes_waits_for_a_large_batch_that_was_read_by_it(
     agent: Agent, database: str, aside: ThreadPoolExecutor
 ) -> None:
-    agent.subscriptions.deploy(deployment(Port="Region = 'NO'"))
+    a_port(agent)
 
     with publisher_before_its_commit(agent, database, a_message(agent, messages=MANY)):
         changing = aside.submit(agent.subscriptions.enable, "orders.in", enabled=False)
@@ -111,9 +100,9 @@ def test_location_that_changes_waits_for_a_large_batch_that_was_read_by_it(
 def test_unrouted_messages_are_not_routed_again_by_subscriptions_that_have_changed_since(
     agent: Agent, database: str
 ) -> None:
-    agent.subscriptions.deploy(deployment(Port="Region = 'SE'"))
+    a_port(agent, "SE")
     agent.publish([a_message(agent, messages=MANY)])
-    agent.subscriptions.deploy(deployment(Port="Region = 'NO'"))
+    a_port(agent)
     before = agent.router()
     agent.subscriptions.unenlist("Port")
 

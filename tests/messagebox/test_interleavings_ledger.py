@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
 
-from box import deployment, ids, source_of
+from box import ids, source_of
 from crossdock.message.publication import Publication
 from crossdock.messagebox.agent import Agent
-from interleave import PATIENCE_SECONDS, a_message, gate, places, publisher_before_its_commit, waiting
+from interleave import PATIENCE_SECONDS, a_message, a_port, gate, places, publisher_before_its_commit, waiting
 from walk import until
-
-
-@pytest.fixture
-def aside(agent: Agent) -> Iterator[ThreadPoolExecutor]:  # noqa: ARG001 (the threads end before the agent does)
-    """Threads for the other side of a meeting."""
-    with ThreadPoolExecutor(4) as pool:
-        yield pool
 
 
 def test_source_that_a_slower_lister_has_entered_and_not_committed_is_claimed_later(
     agent: Agent, database: str, aside: ThreadPoolExecutor
 ) -> None:
-    agent.subscriptions.deploy(deployment(Port="Region = 'NO'"))
+    a_port(agent)
     location, host = ids(agent)
     claims = agent.ledger.claims()
 
@@ -47,7 +39,7 @@ def test_source_that_a_slower_lister_has_entered_and_not_committed_is_claimed_la
 def test_source_that_is_given_up_while_it_is_published_stays_in_the_ledger(
     agent: Agent, database: str, aside: ThreadPoolExecutor, messages: int
 ) -> None:
-    agent.subscriptions.deploy(deployment(Port="Region = 'NO'"))
+    a_port(agent)
     publication = a_message(agent, messages=messages)
     location, _ = ids(agent)
 
@@ -65,7 +57,7 @@ def test_source_that_is_given_up_while_it_is_published_stays_in_the_ledger(
 def test_source_that_is_published_while_it_is_given_up_is_published_once_by_its_next_number(
     agent: Agent, database: str, aside: ThreadPoolExecutor, messages: int
 ) -> None:
-    agent.subscriptions.deploy(deployment(Port="Region = 'NO'"))
+    a_port(agent)
     publication = a_message(agent, messages=messages)
 
     with gate(database, "AFTER DELETE ON intake") as closed, Agent(closed.database) as slow:
@@ -83,7 +75,7 @@ def test_source_that_is_published_while_it_is_given_up_is_published_once_by_its_
 
 
 def test_range_that_would_leave_a_gap_or_overlap_is_not_published(agent: Agent, database: str) -> None:
-    agent.subscriptions.deploy(deployment(Port="Region = 'NO'"))
+    a_port(agent)
     whole = a_message(agent, messages=6)
     sequence = source_of(whole).sequence
 

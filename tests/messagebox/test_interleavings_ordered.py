@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -27,13 +26,6 @@ from interleave import (
 from walk import until
 
 pytestmark = pytest.mark.usefixtures("no_grace")
-
-
-@pytest.fixture
-def aside(agent: Agent) -> Iterator[ThreadPoolExecutor]:  # noqa: ARG001 (the threads end before the agent does)
-    """Threads for the other side of a meeting."""
-    with ThreadPoolExecutor(4) as pool:
-        yield pool
 
 
 def test_instance_in_the_middle_of_taking_an_ordered_line_has_it_alone_until_it_settles(

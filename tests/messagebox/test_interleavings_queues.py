@@ -34,13 +34,6 @@ from walk import until
 pytestmark = pytest.mark.usefixtures("no_grace")
 
 
-@pytest.fixture
-def aside(agent: Agent) -> Iterator[ThreadPoolExecutor]:  # noqa: ARG001 (the threads end before the agent does)
-    """Threads for the other side of a meeting."""
-    with ThreadPoolExecutor(4) as pool:
-        yield pool
-
-
 # Settling and dying
 
 

@@ -7,8 +7,8 @@ from uuid import uuid4
 
 import pytest
 
+import acting
 from box import count
-from crossdock.administration import suspended
 from crossdock.application.deploy import deployment_of
 from crossdock.application.load import load_application
 from crossdock.errors import ApplicationError
@@ -93,11 +93,11 @@ def test_message_whose_only_match_is_refused_is_unrouted_until_the_host_has_the_
     [row] = agent.suspended.messages()
     assert row.reason == "No subscription matches: Open would, but the host lacks the label secret."
     assert count(database, "refusal") == 1
-    assert suspended.resume(agent, [str(labelled.id)])[0].result == "still nobody wants it"
+    assert acting.resume(agent, [str(labelled.id)])[0].result == "still nobody wants it"
 
     deploy(agent, open_port, hosts={"Default": ["secret"]})
 
-    assert suspended.resume(agent, [str(labelled.id)])[0].result == "routed"
+    assert acting.resume(agent, [str(labelled.id)])[0].result == "routed"
     assert (at_ports(agent), kinds(agent)) == ({"Open": 1}, [])
     assert unbalanced(database) == []
 

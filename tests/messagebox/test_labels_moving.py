@@ -8,9 +8,9 @@ from typing import Any
 import psycopg
 import pytest
 
+import acting
 import settling
 from box import AT_ONCE
-from crossdock.administration import suspended
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.deployment import DeployedPort
 from crossdock.messagebox.lifeline import Lifeline
@@ -44,12 +44,12 @@ def assert_withheld(agent: Agent, database: str) -> None:
     assert agent.messages.load([row.id])[row.id].context.labels == {"secret"}
     assert delivered_now(agent, "Cleared") == []
     assert [each.message.context.labels for each in delivered_now(agent, "Open")] == [frozenset()]
-    assert suspended.resume(agent, [str(row.id)])[0].result.startswith(f"still suspended: {WHY}")
+    assert acting.resume(agent, [str(row.id)])[0].result.startswith(f"still suspended: {WHY}")
     assert len(agent.suspended.messages()) == 1
 
     deploy(agent, at("Open"), hosts={"Cleared": ["secret"], "Open": ["secret"]})
 
-    assert suspended.resume(agent, [str(row.id)])[0].result == "delivered again"
+    assert acting.resume(agent, [str(row.id)])[0].result == "delivered again"
     assert [each.message.id for each in delivered_now(agent, "Open")] == [row.id]
     assert unbalanced(database) == []
 
@@ -191,9 +191,9 @@ def test_what_waits_at_a_host_that_loses_its_label_is_suspended_also_when_it_com
     assert [row.reason.partition(".")[0] for row in found] == [
         "The host Cleared lacks the label secret of this message"
     ] * 3
-    assert suspended.resume(agent, [str(found[0].id)])[0].result.startswith("still suspended: The host Cleared lacks")
+    assert acting.resume(agent, [str(found[0].id)])[0].result.startswith("still suspended: The host Cleared lacks")
     deploy(agent, at("Cleared"), hosts=HOSTS)
-    suspended.resume(agent, [str(row.id) for row in found])
+    acting.resume(agent, [str(row.id) for row in found])
     assert agent.suspended.messages() == []
     assert unbalanced(database) == []
 

@@ -18,9 +18,11 @@ from crossdock.maintenance.counts import FoldCounts
 from crossdock.maintenance.dead_processes import ReleaseDead
 from crossdock.maintenance.references import CleanReferences
 from crossdock.maintenance.routing_failures import ReportRoutingFailures
+from crossdock.maintenance.samples import TakeSample
 from crossdock.maintenance.schedule import Job, Schedule, all_jobs, run
 from crossdock.maintenance.statistics import ReportStatistics
-from crossdock.maintenance.suspended import PurgeSuspended
+from crossdock.maintenance.suspended import PurgeOriginals, PurgeSuspended
+from crossdock.maintenance.tracking import KeepTrack, PackTrack
 from crossdock.messagebox import cleanup
 from crossdock.messagebox.agent import Agent
 from express import at_ports, claim, delivered_now, deploy, living, port, publish, rows, unbalanced
@@ -312,7 +314,8 @@ def test_every_job_can_be_run_again_and_by_two_at_once_on_an_empty_messagebox(ag
         theirs.run_once()
 
     assert {type(job) for job, _ in both} == {
-        ReportRoutingFailures, CleanReferences, ReleaseDead, FoldCounts, PurgeSuspended, Compact, ReportStatistics
+        ReportRoutingFailures, CleanReferences, ReleaseDead, TakeSample, FoldCounts, PurgeSuspended, PurgeOriginals, Compact,
+        ReportStatistics, KeepTrack, PackTrack,
     }  # fmt: skip
 
 
@@ -330,11 +333,14 @@ def test_report_that_two_work_out_at_once_is_kept_once(agent: Agent, other: Agen
 def test_spool_is_counted(agent: Agent, caplog: pytest.LogCaptureFixture) -> None:
     deploy(agent, port("A", "Region = 'NO'"))
     publish(agent, NORWAY, NORWAY)
+    assert ReportStatistics(agent).run_once() == 0
+    TakeSample(agent).run_once()
 
     with caplog.at_level("INFO"):
         assert ReportStatistics(agent).run_once() == 2
 
-    assert "Spool: 2 messages of 14 bytes" in caplog.text
+    assert "Spool: 2 messages; database" in caplog.text
+    assert "Host Default: 2 ready, 0 waiting, 0 suspended" in caplog.text
 
 
 class Recorder:

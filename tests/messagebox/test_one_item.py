@@ -24,7 +24,7 @@ from crossdock.message.message import Part
 from crossdock.message.publication import Publication
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.rows import Published
-from crossdock.receive import limits
+from crossdock.pipeline import limits
 from crossdock.receive.location import ReceiveLocation
 from express import a_message, deploy, port, publish
 from service import Partner, publish_named, running, settled

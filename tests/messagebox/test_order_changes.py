@@ -15,6 +15,7 @@ from crossdock.host.outcome import Complete, Outcome
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.deployment import Deployment
 from crossdock.messagebox.lifeline import Lifeline
+from crossdock.messagebox.settle import Suspend
 from express import a_message, deploy, living, port, publish, rows, unbalanced
 from server_clock import shift_clock
 from service import Partner, publish_named, running
@@ -208,3 +209,42 @@ def test_stopped_line_that_moves_to_a_host_without_the_label_stays_stopped(agent
         agent.suspended.terminate([failed.message.id])
         agent.queues.unblock_subqueues(elsewhere)
         assert len(agent.queues.dequeue_ordered(elsewhere, there.instance, limit=100)) == 1
+
+
+def test_line_that_a_failure_has_stopped_waits_for_what_began_out_of_order_too(agent: Agent, life: Lifeline) -> None:
+    ordered(agent)
+    publish(agent, {"Region": "NO"})
+    [failed] = agent.queues.dequeue_ordered(host(agent), life.instance, limit=1)
+    agent.settle(life.instance, [Suspend(failed, "refused", stops=True)], lease=failed)
+    unordered(agent)
+    publish(agent, {"Region": "NO"})
+    [begun] = agent.queues.dequeue(host(agent), life.instance, limit=9)
+    ordered(agent)
+    publish(agent, {"Region": "NO"})
+
+    agent.suspended.terminate([failed.message.id])
+    agent.queues.unblock_subqueues(host(agent))
+    assert agent.queues.dequeue_ordered(host(agent), life.instance, limit=9) == []
+
+    settling.complete(agent, host(agent), life.instance, [begun.sequence])
+    agent.queues.unblock_subqueues(host(agent))
+    assert len(agent.queues.dequeue_ordered(host(agent), life.instance, limit=9)) == 1
+
+
+def test_what_a_former_member_of_a_group_was_given_goes_into_the_line_of_its_port(agent: Agent) -> None:
+    member = port("G/Out", "Region = 'NO'", group="G", port="Out")
+    hosts = {"Default": ()}
+    agent.subscriptions.deploy(
+        Deployment("orders", PROPERTIES, [], [port("Out", "Region = 'NO'"), member], hosts, ("G",))
+    )
+    publish(agent, {"Region": "NO"}, {"Region": "NO"})
+    agent.subscriptions.deploy(Deployment("orders", PROPERTIES, [], [port("Out", "Region = 'NO'")], hosts))
+    agent.subscriptions.deploy(
+        Deployment("orders", PROPERTIES, [], [port("Out", "Region = 'NO'", ordered=True)], hosts)
+    )
+
+    with living(agent) as life:
+        assert agent.queues.dequeue(host(agent), life.instance, limit=9) == []
+        line = agent.queues.dequeue_ordered(host(agent), life.instance, limit=9)
+
+    assert [reference.sequence for reference in line] == [1, 2, 3, 4]

@@ -15,8 +15,8 @@ from uuid import UUID
 
 import psycopg
 import pytest
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+import databases
 from box import deployment, ids
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.claims import CLAIM_LOCK
@@ -107,6 +107,11 @@ FILL = f"""
     INSERT INTO correlation (property) VALUES ('{{Region}}');
     INSERT INTO instance_subscription (instance_id, service_id, host_id, correlation_id, hash, value)
     SELECT made_id(n), 1, 1, 1, made_id(n), '{{NO}}' FROM generate_series(1, {SUSPENDED}) AS n;
+    INSERT INTO instance (host_id, id, service_id, version, activation, state, code, reason)
+    SELECT 1, made_id(n), 1, '0', made_id(n), 'suspended', 'orchestration-failed', 'why'
+      FROM generate_series(1, {SUSPENDED}) AS n;
+    INSERT INTO timer (host_id, instance_id, number, due_at, asleep)
+    SELECT 1, made_id(n), 1, now() - interval '1 hour', true FROM generate_series(1, {SUSPENDED}) AS n;
     INSERT INTO subqueue_lease (service_id, host_id, blocked_until) VALUES (2, 1, 'infinity');
     INSERT INTO host_instance (id, host_id, machine, process) SELECT n, 1, 'here', n FROM generate_series(1, 4) AS n;
     INSERT INTO intake (location_id, identity, size, random_bits)
@@ -150,12 +155,18 @@ PUBLICATIONS = {
     "range_end": [None] * len(SOURCES),
     "last": [True] * len(SOURCES),
 }
+DELIVERIES = {"hosts": [HOST] * 3, "sequences": [FIRST_SUSPENDED + n for n in range(3)]}
+LISTED = {
+    "after": FIRST_SUSPENDED,
+    "limit": 100,
+    **dict.fromkeys(("message", "port", "code", "since", "age")),
+}
 DEAD = {"host": HOST, "grace": timedelta(0), "lock": INSTANCE_LOCK}
 
 STATEMENTS: dict[str, tuple[str, Mapping[str, Any]]] = {
     "dequeue": (host_text("dequeue", HOST), CLAIM | STARTS),
     "dequeue_few": (host_text("dequeue_few", HOST), CLAIM | STARTS | {"held": 65536, "limit": 20}),
-    "sweep": (host_text("sweep", HOST), {"host": HOST, "priority": list(PRIORITIES), **ALL_SERVICES}),
+    "sweep": (host_text("sweep", HOST), {"host": HOST, "priority": list(PRIORITIES), "shared": 0, **ALL_SERVICES}),
     "take_lease": (host_text("take_lease", HOST), CLAIM | {"excluding": []}),
     "dequeue_subqueue": (host_text("dequeue_subqueue", HOST), CLAIM | {"subqueue": 2}),
     "complete": (host_text("complete", HOST), SETTLEMENT),
@@ -164,7 +175,14 @@ STATEMENTS: dict[str, tuple[str, Mapping[str, Any]]] = {
     "requeue_due": (host_text("requeue_due", HOST), {"host": HOST}),
     "release_dead": (host_text("release_dead", HOST), DEAD),
     "note_deliveries": (statement("note_deliveries"), {"host_instance": INSTANCE, "sequence": CLAIMED}),
+    "note_steps": (
+        host_text("note_steps", HOST),
+        {"host": HOST, "host_instance": INSTANCE, "instance": IDS, "alone": []},
+    ),
     "suspend_orphans": (host_text("suspend_orphans", HOST), {"host": HOST}),
+    "list_due": (host_text("list_due", HOST), {"host": HOST, "limit": 200}),
+    "next_due": (host_text("next_due", HOST), {"host": HOST}),
+    "pause_timers": (host_text("pause_timers", HOST), {"host": HOST, "instance": IDS}),
     "busy": (host_text("busy", HOST), {"host": HOST}),
     "load_messages": (statement("load_messages"), {"message": IDS, "limit": 65536}),
     "load_fragment": (statement("load_fragment"), {"part": uuid(10), "number": 1}),
@@ -184,14 +202,22 @@ STATEMENTS: dict[str, tuple[str, Mapping[str, Any]]] = {
     "intake_progress": (statement("intake_progress"), {"sequence": SOURCES[0]}),
     "claim_publication": (statement("claim_publication"), PUBLICATIONS),
     "find_instances": (statement("find_instances"), {"hash": IDS}),
-    "end_instance": (statement("end_instance"), {"instance": [uuid(100)]}),
+    "end_instance": (statement("end_instance"), {"instance": [uuid(100)], "at": [HOST]}),
     "discard": (host_text("discard", None), {"instance": [uuid(100)]}),
     "replace_suspended": (statement("replace_suspended"), {"host": HOST, "sequence": FIRST_SUSPENDED}),
-    "resume": (statement("resume"), {"message": IDS}),
+    "list_suspended": (statement("list_suspended"), LISTED),
+    "resume_deliveries": (statement("resume_deliveries"), DELIVERIES),
     "resume_stopped": (statement("resume_stopped"), {"service": 3}),
-    "terminate": (statement("terminate"), {"message": IDS}),
-    "lock_unrouted": (statement("lock_unrouted"), {"message": IDS}),
-    "forget_unrouted": (statement("forget_unrouted"), {"message": IDS}),
+    "terminate_deliveries": (statement("terminate_deliveries"), DELIVERIES),
+    "lock_reroutable": (statement("lock_reroutable"), {"message": IDS}),
+    "forget_suspended": (statement("forget_suspended"), {"message": IDS}),
+    "list_holders": (statement("list_holders"), {"host": [HOST], "instance": IDS, "message": IDS}),
+    "list_stopped": (statement("list_stopped"), {"service": 3}),
+    "list_resumable": (statement("list_resumable"), DELIVERIES),
+    "list_contexts": (
+        statement("list_contexts"),
+        {"message": IDS, "host": [HOST] * len(IDS), "home": [HOST] * len(IDS)},
+    ),
     "list_unreported": (statement("list_unreported"), {"limit": 200}),
     "report_failures": (statement("report_failures"), {"message": IDS, "report": ["[]"] * len(IDS)}),
     "sum_log": (log_statement("sum_log", "message", 1), {}),
@@ -223,16 +249,14 @@ def filled(server: str, template: str) -> Iterator[psycopg.Connection]:
 @contextmanager
 def empty_messagebox(server: str, template: str, name: str) -> Iterator[psycopg.Connection]:
     """A session on a MessageBox of its own."""
-    database = make_conninfo(**{**conninfo_to_dict(server), "dbname": name})  # type: ignore[arg-type]
-    with psycopg.connect(server, autocommit=True) as owner:
-        owner.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
-        with Agent(database) as agent:
-            agent.subscriptions.deploy(deployment(**dict.fromkeys(SERVICES, "EXISTS(Region)")))
-            assert ids(agent) == (1, HOST)
-        with psycopg.connect(database, autocommit=True) as connection:
-            _configure(connection)
-            yield connection
-        owner.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    database = databases.create(server, name, template)
+    with Agent(database) as agent:
+        agent.subscriptions.deploy(deployment(**dict.fromkeys(SERVICES, "EXISTS(Region)")))
+        assert ids(agent) == (1, HOST)
+    with psycopg.connect(database, autocommit=True) as connection:
+        _configure(connection)
+        yield connection
+    databases.drop(server, name)
 
 
 @pytest.fixture(scope="module")
@@ -276,7 +300,11 @@ def test_statement_goes_by_its_indexes_where_it_was_planned_for_empty_tables(
 
 
 @pytest.mark.parametrize(
-    "verb", ["sweep", "requeue_due", "release_dead", "suspend_orphans", "take_lease", "take_zero", "list_unreported"]
+    "verb",
+    [
+        *("sweep", "requeue_due", "release_dead", "suspend_orphans", "take_lease", "take_zero", "list_unreported"),
+        *("list_due", "next_due"),
+    ],
 )
 def test_looking_in_vain_costs_the_same_however_much_waits(filled: psycopg.Connection, verb: str) -> None:
     text, parameters = STATEMENTS[verb]

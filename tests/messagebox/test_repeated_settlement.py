@@ -22,7 +22,7 @@ from express import a_message, at_ports, claim, deploy, kinds, living, port, row
 from service import Partner, publish_named, running, settled
 from walk import until
 
-pytestmark = pytest.mark.usefixtures("quick_upkeep")
+pytestmark = pytest.mark.usefixtures("no_grace")
 
 
 LOSES: Mapping[str, Callable[[settle.Settlement], bool]] = {

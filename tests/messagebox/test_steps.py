@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import timedelta
 from uuid import UUID, uuid4
 
 import psycopg
@@ -15,7 +14,6 @@ from psycopg.errors import DivisionByZero
 from crossdock.errors import StepLostError, UsageError
 from crossdock.message.message import Message
 from crossdock.message.publication import Awaited
-from crossdock.messagebox import queues
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.lifeline import Lifeline
 from crossdock.messagebox.rows import Reference
@@ -75,10 +73,8 @@ def test_steps_commit_what_they_settle_and_publish(agent: Agent, database: str, 
     assert unbalanced(database) == []
 
 
-def test_step_that_lost_a_claim_drops_out_alone(
-    agent: Agent, database: str, life: Lifeline, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(queues, "_DEAD_GRACE", timedelta(0))
+@pytest.mark.usefixtures("no_grace")
+def test_step_that_lost_a_claim_drops_out_alone(agent: Agent, database: str, life: Lifeline) -> None:
     [kept] = taken(agent, life)
     with living(agent) as other:
         lost, whole = taken(agent, other, 2)

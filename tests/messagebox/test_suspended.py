@@ -12,9 +12,9 @@ from uuid import UUID, uuid4
 
 import pytest
 
+import acting
 import settling
 from box import AT_ONCE, count, deployment
-from crossdock.administration import suspended
 from crossdock.application.deploy import deployment_of
 from crossdock.application.load import load_application
 from crossdock.errors import UsageError
@@ -82,7 +82,7 @@ def test_failed_delivery_is_resumed_in_its_place_with_all_its_attempts_also_wher
     message, sequence = failed_delivery(agent)
     agent.subscriptions.stop("Shipping")
 
-    [result] = suspended.resume(agent, [str(message)])
+    [result] = acting.resume(agent, [str(message)])
 
     assert (result.kind, result.port, result.result) == ("send", "Shipping", "delivered again")
     [again] = delivered_now(agent)
@@ -94,7 +94,7 @@ def test_resuming_goes_to_the_host_that_has_the_port_now(agent: Agent) -> None:
     message, _ = failed_delivery(agent)
     deploy(agent, port("Shipping", "Region = 'NO'", host="Elsewhere"))
 
-    suspended.resume(agent, [str(message)])
+    acting.resume(agent, [str(message)])
 
     assert delivered_now(agent) == []
     assert len(delivered_now(agent, "Elsewhere")) == 1
@@ -104,7 +104,7 @@ def test_location_that_this_version_cannot_read_keeps_no_delivery_from_being_res
     message, _ = failed_delivery(agent)
     agent.subscriptions.deploy(deployment("older"))
 
-    assert suspended.resume(agent, [str(message)])[0].result == "delivered again"
+    assert acting.resume(agent, [str(message)])[0].result == "delivered again"
 
 
 def test_delivery_that_two_resume_at_once_is_delivered_once(agent: Agent, database: str) -> None:
@@ -115,7 +115,7 @@ def test_delivery_that_two_resume_at_once_is_delivered_once(agent: Agent, databa
     assert sorted(resumed, key=len) == [{}, {message: 1}]
     assert at_ports(agent) == {"Shipping": 1}
     with pytest.raises(UsageError, match=f"No message {message} is suspended"):
-        suspended.resume(agent, [str(message)])
+        acting.resume(agent, [str(message)])
     assert unbalanced(database) == []
 
 
@@ -155,12 +155,12 @@ def test_unrouted_message_is_routed_once_somebody_wants_it_and_its_report_is_dro
     message = unrouted(agent)
     ReportRoutingFailures(agent).run_once()
 
-    assert suspended.resume(agent, [str(message)])[0].result == "still nobody wants it"
+    assert acting.resume(agent, [str(message)])[0].result == "still nobody wants it"
     assert (kinds(agent), count(database, "routing_failure")) == ([("unrouted", None)], 1)
     wanted = [port("Sweden", "Region = 'SE'"), port("Norway", "Region = 'NO'"), port("All", "EXISTS(Region)")]
     deploy(agent, *wanted, port("Third", "EXISTS(Region)", host="Elsewhere"))
 
-    assert suspended.resume(agent, [str(message)])[0].result == "routed"
+    assert acting.resume(agent, [str(message)])[0].result == "routed"
     assert (kinds(agent), count(database, "routing_failure")) == ([], 0)
     assert at_ports(agent) == {"Norway": 1, "All": 1, "Third": 1}
     assert unbalanced(database) == []
@@ -174,7 +174,7 @@ def test_unrouted_message_that_only_a_stopped_port_wants_waits_for_its_start(age
     deploy(agent, port("Norway", "Region = 'NO'"))
     agent.subscriptions.stop("Norway")
 
-    assert suspended.resume(agent, [str(message)])[0].result == "routed"
+    assert acting.resume(agent, [str(message)])[0].result == "routed"
 
     assert kinds(agent) == [("stopped", "Norway")]
     assert agent.subscriptions.start("Norway").resumed == 1
@@ -206,9 +206,9 @@ def test_document_that_still_fails_or_whose_location_is_disabled_stays_as_it_is(
     received(agent, folder, ORDERS, b'{"id": "a", "amount": "lots"}')
     [failure] = agent.suspended.messages()
 
-    [still_fails] = suspended.resume(agent, [str(failure.id)])
+    [still_fails] = acting.resume(agent, [str(failure.id)])
     agent.subscriptions.enable("OrdersIn.file", enabled=False)
-    [disabled] = suspended.resume(agent, [str(failure.id)])
+    [disabled] = acting.resume(agent, [str(failure.id)])
 
     assert still_fails.result.startswith("still fails: property 'Amount' is decimal")
     assert disabled.result == "its receive location 'OrdersIn.file' is disabled or gone"
@@ -226,7 +226,7 @@ def test_document_that_failed_by_its_definition_is_published_once_the_definition
 
     def resume() -> str:
         try:
-            return str(suspended.resume(agent, [str(failure.id)])[0].result)
+            return str(acting.resume(agent, [str(failure.id)])[0].result)
         except UsageError:
             return "resumed by somebody else"  # who had finished before this one looked
 
@@ -249,7 +249,7 @@ def test_document_that_nobody_wants_after_all_is_unrouted_in_place_of_its_failur
     agent.subscriptions.unenlist("Archive")
     deploy_text(agent, folder, ORDERS.replace("$.amount", "$.total"))
 
-    [result] = suspended.resume(agent, [str(failure.id)])
+    [result] = acting.resume(agent, [str(failure.id)])
 
     assert result.result == "published 0, unrouted 1, suspended 0"
     assert kinds(agent) == [("unrouted", None)]
@@ -264,9 +264,13 @@ def test_terminating_ends_every_suspended_reference_and_the_spool_empties(agent:
     ReportRoutingFailures(agent).run_once()
     both = list({str(row.id): None for row in agent.suspended.messages()})
 
-    ended = suspended.terminate(agent, both)
+    with pytest.raises(UsageError, match=f"Message {both[0]} is suspended at 2 ports: A, B. Name one with --port NAME"):
+        acting.terminate(agent, both)
+    ended = acting.terminate(agent, both, everything=True)
 
-    assert {row.id: row.ended for row in ended} == dict(zip(both, (2, 1), strict=True))
+    assert [(row.id, row.port, row.done) for row in ended] == [
+        (both[0], "A", True), (both[0], "B", True), (both[1], None, True)
+    ]  # fmt: skip
     assert kinds(agent) == []
     clean(agent)
     assert count(database, "message") == 1
@@ -275,7 +279,7 @@ def test_terminating_ends_every_suspended_reference_and_the_spool_empties(agent:
     for table in ("message", "part", "routing_failure", "message_ref_total", "part_ref_total"):
         assert count(database, table) == 0, table
     with pytest.raises(UsageError, match="is suspended"):
-        suspended.terminate(agent, both)
+        acting.terminate(agent, both)
 
 
 def test_nothing_is_purged_unless_somebody_said_after_how_long(agent: Agent, database: str) -> None:
@@ -297,7 +301,7 @@ def test_one_unknown_id_is_refused_and_then_nothing_is_done(agent: Agent) -> Non
     message, _ = failed_delivery(agent)
     unknown, no_id = str(uuid4()), "not-an-id"
 
-    for verb in (suspended.resume, suspended.terminate):
+    for verb in (acting.resume, acting.terminate):
         with pytest.raises(UsageError, match=f"No message {unknown} is suspended"):
             verb(agent, [str(message), unknown])
         with pytest.raises(UsageError, match=f"'{no_id}' is not a message id"):

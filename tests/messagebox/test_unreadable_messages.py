@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
 import pytest
 from typer.testing import CliRunner
 
-from crossdock.administration.suspended import list_suspended, resume, save, terminate
+from acting import resume, save, terminate
+from crossdock.administration.suspended import list_suspended
 from crossdock.cli.app import app
 from crossdock.errors import ContextError, GivenUpError
 from crossdock.host.isolated import IsolatedInstance
@@ -22,8 +22,6 @@ from crossdock.message.context import Context
 from crossdock.message.publication import Publication
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.messages import HELD_BYTES, UNREADABLE
-from crossdock.messagebox.queues import Queues
-from crossdock.messagebox.rows import Reference
 from express import a_message, deploy, kinds, port, publish, rows
 from service import BatchPartner, Partner, publish_named, running, settled
 from walk import until
@@ -184,25 +182,24 @@ def test_time_that_python_does_not_have_hides_no_suspended_message(agent: Agent,
     assert (second["id"], second["reason"]) == (str(other.id), other.reason)
 
 
-class SpoilingAgent(Agent):
-    """Its responses have no context when they are claimed."""
-
-    def __init__(self, database: str) -> None:
-        super().__init__(database)
-        self.queues = SpoilingQueues(self._database, self.messages)
-
-
-class SpoilingQueues(Queues):
-    def dequeue_responses(self, host_id: int, instance: int, *, limit: int) -> list[Reference]:
-        with psycopg.connect(self._database.address, autocommit=True, options="-csearch_path=crossdock") as connection:
-            connection.execute("UPDATE message SET context = '{}' WHERE context -> 'promoted' ->> %s > ''", [TOKEN])
-        return super().dequeue_responses(host_id, instance, limit=limit)
+SPOIL = """
+CREATE FUNCTION spoil() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF NEW.context -> 'promoted' ->> 'BTS.EpmRRCorrelationToken' > '' THEN
+        NEW.context = '{}';
+    END IF;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER spoil BEFORE INSERT ON message FOR EACH ROW EXECUTE FUNCTION spoil();
+"""
 
 
 @pytest.fixture
-def spoiling(database: str) -> Iterator[Agent]:
-    with SpoilingAgent(database) as made:
-        yield made
+def spoiling(agent: Agent) -> Agent:
+    """Responses are stored without a context."""
+    with psycopg.connect(agent.database, options="-csearch_path=crossdock") as connection:
+        connection.execute(SPOIL)
+    return agent
 
 
 def test_response_that_cannot_be_read_is_suspended_and_the_client_told_at_once(spoiling: Agent) -> None:

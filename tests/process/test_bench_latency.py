@@ -22,7 +22,7 @@ def test_small_run_sees_every_message_once_and_gives_every_figure(
     figures = bench_latency(seconds=1.0, database=empty_database, progress=said.append)
 
     assert set(figures) == {
-        "seconds", "messages", "p50_ms", "p99_ms", "commit_notify_p50_ms", "ratio", "p99_ratio", "rates",
+        "seconds", "tracking", "messages", "p50_ms", "p99_ms", "commit_notify_p50_ms", "ratio", "p99_ratio", "rates",
         "http",
     }  # fmt: skip
     assert figures["messages"] == 10

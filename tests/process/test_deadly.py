@@ -11,13 +11,12 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from crossdock.dataflow import worker as working
 from crossdock.dataflow.worker import Worker
 from crossdock.errors import TransientError
 from crossdock.messagebox.agent import Agent
-from crossdock.receive import ranges
 from large_sources import lines, numbers, places, reasons, settled
 from large_sources import listed as large_listed
+from large_sources import worker as large_worker
 from small_sources import deployed, listed
 from walk import Walk, expected
 
@@ -29,10 +28,11 @@ import os, signal, sys
 from dataclasses import replace
 from crossdock.dataflow import worker as working
 from crossdock.messagebox.agent import Agent
-from crossdock.receive import ranges, time_limit
+from crossdock.receive import time_limit
+from crossdock.receive.ranges import RangeLimits
 from lxml import etree
 
-working.LARGE_BYTES, ranges.RANGE_BYTES, working._CAREFUL_MESSAGES = 1_000, 3_000, 5
+working._CAREFUL_MESSAGES = 5
 time_limit.LAST_RESORT_SECONDS = 1
 QUADRATIC = etree.XSLT(etree.XML(
     '<xsl:stylesheet version="1.0" xmlns:xsl="http://www.w3.org/1999/XSL/Transform"><xsl:template match="/">'
@@ -47,23 +47,33 @@ def deadly(document):
         QUADRATIC(etree.fromstring("<q>" + "<x/>" * 400_000 + "</q>"))  # minutes in C, which no signal interrupts
     return document
 
-with Agent(sys.argv[1]) as agent:
-    worker = working.Worker(agent, time_limit=1)
-    worker._refresh()
-    for id_, location in worker.locations.items():
-        worker.locations[id_] = replace(location, pipeline=replace(location.pipeline, components=[deadly]))
-    for _ in worker.receive(agent.ledger.read(0, 2**62), carefully=len(sys.argv) > 2):
-        pass
+def work(database, *, carefully):
+    with Agent(database) as agent:
+        limits = RangeLimits(large_bytes=1_000, range_bytes=3_000)
+        worker = working.Worker(agent, time_limit=1, range_limits=limits)
+        worker._refresh()
+        for id_, location in worker.locations.items():
+            worker.locations[id_] = replace(location, pipeline=replace(location.pipeline, components=[deadly]))
+        for _ in worker.receive(agent.ledger.read(0, 2**62), carefully=carefully):
+            pass
+
+for number in range(int(sys.argv[2])):
+    process = os.fork()  # what is imported is imported once; each attempt is a process of its own all the same
+    if process == 0:
+        work(sys.argv[1], carefully=number % 4 > 0)  # after four attempts Spark gives up, and the query begins anew
+        os._exit(0)
+    if os.waitpid(process, 0)[1] == 0:
+        print(number)
+        break
 """
 
 
 def deaths(database: str) -> int:
     """How many processes end before one is through: the first as any task, the others as Spark would repeat it."""
-    for number in range(ATTEMPTS):
-        again = ["again"] if number % 4 else []  # after four attempts Spark gives up, and the query begins anew
-        if subprocess.run([sys.executable, "-c", TASK, database, *again], check=False).returncode == 0:
-            return number
-    raise AssertionError("it never ends")
+    command = [sys.executable, "-c", TASK, database, str(ATTEMPTS)]
+    ended = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
+    assert ended, "it never ends"
+    return int(ended)
 
 
 def test_source_that_ended_the_process_twice_by_itself_is_suspended_unread_and_the_others_are_published(
@@ -132,19 +142,17 @@ def test_attempt_that_fails_without_ending_the_process_does_not_count(
 
 
 def test_source_that_is_published_in_part_and_away_is_not_taken_for_one_that_ends_the_process(
-    agent: Agent, database: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+    agent: Agent, database: str, folder: Path
 ) -> None:
-    monkeypatch.setattr(working, "LARGE_BYTES", 1_000)
-    monkeypatch.setattr(ranges, "RANGE_BYTES", 300)
     item = large_listed(agent, folder, lines(200))
-    list(islice(Worker(agent).receive([item]), 3))
+    list(islice(large_worker(agent).receive([item]), 3))
     (folder / "orders.txt").rename(folder / "elsewhere")
 
     for _ in range(5):
-        [reason] = reasons(Worker(agent).receive(agent.ledger.read(0, 2**62), carefully=True))
+        [reason] = reasons(large_worker(agent).receive(agent.ledger.read(0, 2**62), carefully=True))
         assert "cannot be read on" in reason
     (folder / "elsewhere").rename(folder / "orders.txt")
-    list(Worker(agent).receive(agent.ledger.read(0, 2**62), carefully=True))
+    list(large_worker(agent).receive(agent.ledger.read(0, 2**62), carefully=True))
 
     assert (numbers(database), agent.suspended.messages()) == (list(range(200)), [])
 

@@ -22,7 +22,7 @@ from office import Office, eventually, free_port, written
 from service import Partner, publish_named, quick_upkeep, running, running_all, settled
 from walk import CROSSDOCK, until
 
-pytestmark = pytest.mark.usefixtures("quick_upkeep")
+pytestmark = pytest.mark.usefixtures("no_grace")
 
 REASON = "The process that delivered it has ended 4 times; it was not tried again."
 DEADLY = """

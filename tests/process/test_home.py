@@ -13,7 +13,8 @@ from threading import Event
 
 import pytest
 
-from crossdock.application.runtime import Runtime, _home
+from crossdock.application.processes import working_in
+from crossdock.application.runtime import Runtime
 from crossdock.application.store import Store
 from crossdock.home import LOG_BYTES, keep_logs_small, make_home
 from crossdock.messagebox.embedded import EmbeddedServer
@@ -37,7 +38,7 @@ def test_home_and_what_is_in_it_are_closed_to_others(folder: Path) -> None:
     server = EmbeddedServer(home)
     server.acquire()
     try:
-        with _home(home):
+        with working_in(home):
             assert [mode(path) for path in (home, home / "postgres")] == [0o700, 0o700]
             assert mode(home / "postgres" / "server.log") == 0o600
     finally:
@@ -64,7 +65,7 @@ def test_home_that_holds_other_things_stays_open_for_them_and_says_so(
     (folder / "in").mkdir()
     folder.chmod(0o755)
 
-    with caplog.at_level(logging.WARNING), _home(folder):
+    with caplog.at_level(logging.WARNING), working_in(folder):
         pass
 
     assert (mode(folder), make_home(folder)) == (0o755, False)

@@ -169,7 +169,7 @@ def test_owner_who_may_not_make_roles_is_told_so_and_everything_else_works(
 
     run = orders.command("run", orders.application, "--until-idle", "--database", existing.owner)
 
-    warnings = [line for line in run.stderr.splitlines() if line.startswith("WARNING")]
+    warnings = [line for line in run.stderr.splitlines() if " WARNING: " in line]
     assert len([line for line in warnings if "role" in line]) == 1
     assert "may not create roles" in run.stderr
     assert "ALTER ROLE" in run.stderr

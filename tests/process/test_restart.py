@@ -40,7 +40,7 @@ from crossdock.messagebox.lifeline import INSTANCE_LOCK
 from crossdock.messagebox.messages import MESSAGE_GONE, Messages
 from crossdock.messagebox.queues import Queues
 from crossdock.messagebox.rows import Reference
-from walk import until
+from walk import stop_postgres, until
 from worker_process import DELIVERED
 
 pytestmark = pytest.mark.process
@@ -72,6 +72,7 @@ MISCOUNTED = """
             UNION ALL SELECT 'message', message_id, 0, 1 FROM claimed
             UNION ALL SELECT 'message', message_id, 0, 1 FROM scheduled
             UNION ALL SELECT 'message', message_id, 0, 1 FROM suspended
+            UNION ALL SELECT 'message', message_id, 0, 1 FROM held
             UNION ALL SELECT 'part', part_id, living, 0 FROM part_ref_total
             UNION ALL SELECT 'part', part_id, delta, 0 FROM part_ref_log_1
             UNION ALL SELECT 'part', part_id, delta, 0 FROM part_ref_log_2
@@ -200,13 +201,6 @@ Victim = Callable[[Crew], None]
 def rows(database: str, query: str) -> list[tuple[Any, ...]]:
     with psycopg.connect(database, options="-csearch_path=crossdock", autocommit=True) as connection:
         return connection.execute(query).fetchall()
-
-
-def stop_postgres(server: EmbeddedServer, how: signal.Signals) -> None:
-    """SIGQUIT is what `pg_ctl stop -m immediate` sends; either way it has to recover when it starts again."""
-    postmaster = psutil.Process(int((server.data / "postmaster.pid").read_text().split("\n", 1)[0]))
-    postmaster.send_signal(how)
-    until(lambda: not postmaster.is_running() or postmaster.status() == psutil.STATUS_ZOMBIE, 30)
 
 
 def others(*names: str) -> Victim:

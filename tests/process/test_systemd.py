@@ -17,6 +17,7 @@ from walk import CROSSDOCK
 FOLDER = Path(__file__).parents[2] / "deploy" / "systemd"
 UNITS = sorted(FOLDER.glob("*.service"))
 COMMANDS = {
+    "crossdock-deploy@.service": "apply",
     "crossdock-host@.service": "host",
     "crossdock-pipeline.service": "pipeline",
     "crossdock-run@.service": "run",

@@ -28,7 +28,7 @@ def test_both_applications_of_the_documentation_route_the_same_and_the_second_ru
     everything, large = expected(30)
     assert (code, walk.waiting_input()) == (0, [])
     assert summary == {
-        "received": 31, "published": 31, "delivered": 41, "suspended": 0, "unrouted": 0, "waiting": 0,
+        "received": 31, "published": 31, "delivered": 41, "suspended": 0, "unrouted": 0, "waiting": 0, "instances": 0,
         "ports": {"EuropeLarge": 10, "Archive": 31},
     }  # fmt: skip
     assert walk.delivered("all") == everything + Counter(["exact"])

@@ -114,6 +114,18 @@ def test_body_with_more_messages_than_a_location_takes_is_refused_and_nothing_of
     assert running.agent.statistics().unrouted == 3
 
 
+def test_what_a_request_gives_to_each_of_its_messages_is_bounded(office: Opened) -> None:
+    at = f"http://127.0.0.1:{free_port()}/in"
+    office(application(In={"address": at}))
+    orders = json.dumps([{"id": "1"}] * 3_000)
+
+    answers = [
+        httpx.post(f"{at}?{'q' * length}", content=orders, timeout=60, trust_env=False) for length in (10, 12_000)
+    ]
+
+    assert [answer.status_code for answer in answers] == [202, 413]
+
+
 def test_compressed_body_is_not_unpacked_beyond_what_a_location_takes(office: Opened) -> None:
     at = f"http://127.0.0.1:{free_port()}"
     location = {"address": f"{at}/packed", "pipeline": "packed", "options": {"maximum_size": 10_000}}

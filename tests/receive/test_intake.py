@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Event
 
 import pytest
@@ -107,9 +107,7 @@ def location(number: int, adapter: AnyAdapter) -> ReceiveLocation:
         pipeline=PipelineDefinition(disassemble="passthrough"),
     )
     made = ReceiveLocation.from_definition(number, 1, definition.model_dump(mode="json"))
-    return ReceiveLocation(
-        number, 1, made.definition, adapter, made.pipeline, made.address, made.transport, made.labels
-    )
+    return replace(made, adapter=adapter)
 
 
 def test_adapter_that_fails_in_an_unexpected_way_backs_off_is_reported_and_the_others_go_on(
@@ -215,7 +213,8 @@ def test_location_that_does_not_answer_is_said_once_and_left_out_until_it_is_bac
     _wait_until(lambda: intake.round(locations, {}) > 0)
 
     assert (ledger.listed, intake.failing) == ([b"one", b"late"], 0)
-    [said] = [record.message for record in caplog.records]
+    said, back = [record.message for record in caplog.records]
+    assert back == "Receive location 'Location1' can be listed again"
     assert said.startswith("Receive location 'Location1' waits: it does not answer")
 
 

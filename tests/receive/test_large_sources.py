@@ -15,21 +15,13 @@ from uuid import UUID
 
 import pytest
 
-from crossdock.dataflow import worker as working
 from crossdock.message.publication import Publication
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.rows import Published
-from crossdock.receive import ranges
-from large_sources import CSV_ORDER, last_ones, lines, listed, numbers, places, reasons, settled, worker
+from large_sources import CSV_ORDER, SMALL_IS_LARGE, last_ones, lines, listed, numbers, places, reasons, settled, worker
 
 SUPPORT = Path(__file__).parents[1] / "support"
 SOAK = bool(os.environ.get("CROSSDOCK_SOAK"))
-
-
-@pytest.fixture(autouse=True)
-def small_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(working, "LARGE_BYTES", 1_000)
-    monkeypatch.setattr(ranges, "RANGE_BYTES", 300)
 
 
 def test_every_line_is_published_once_in_order_and_numbered_through(agent: Agent, database: str, folder: Path) -> None:
@@ -47,7 +39,7 @@ def test_every_line_is_published_once_in_order_and_numbered_through(agent: Agent
 def test_short_line_after_the_last_full_range_is_published_too(agent: Agent, database: str, folder: Path) -> None:
     full = b"".join(b'{"n": %d, "fill": "%s"}\n' % (n, b"x" * 8) for n in range(10, 50))
     item = listed(agent, folder, full + b'{"n": 7}')
-    assert len(full) == 40 * 30 == 4 * ranges.RANGE_BYTES
+    assert len(full) == 40 * 30 == 4 * SMALL_IS_LARGE.range_bytes
 
     list(worker(agent).receive([item]))
 
@@ -73,15 +65,14 @@ def test_worker_that_dies_in_the_middle_is_followed_by_one_that_goes_on(
 
 
 def test_ranges_of_another_length_after_an_upgrade_neither_overlap_nor_leave_gaps(
-    agent: Agent, database: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+    agent: Agent, database: str, folder: Path
 ) -> None:
     item = listed(agent, folder, lines(200))
     list(islice(worker(agent).receive([item]), 3))
     stale = worker(agent).receive([item])
     next(stale)
-    monkeypatch.setattr(ranges, "RANGE_BYTES", 777)
 
-    list(worker(agent).receive([item]))
+    list(worker(agent, replace(SMALL_IS_LARGE, range_bytes=777)).receive([item]))
     list(stale)
 
     assert numbers(database) == list(range(200))
@@ -163,11 +154,10 @@ def test_source_that_vanishes_in_the_middle_stays_in_the_ledger_and_goes_on_when
     assert numbers(database) == list(range(200))
 
 
-@pytest.mark.parametrize("bytes_", [300, 100_000])
+@pytest.mark.parametrize("range_bytes", [300, 100_000])
 def test_line_that_the_messagebox_cannot_hold_is_suspended_and_the_others_are_published(
-    agent: Agent, database: str, folder: Path, monkeypatch: pytest.MonkeyPatch, bytes_: int
+    agent: Agent, database: str, folder: Path, monkeypatch: pytest.MonkeyPatch, range_bytes: int
 ) -> None:
-    monkeypatch.setattr(ranges, "RANGE_BYTES", bytes_)
     item = listed(agent, folder, lines(300))
     publish = Agent.publish
 
@@ -178,7 +168,7 @@ def test_line_that_the_messagebox_cannot_hold_is_suspended_and_the_others_are_pu
 
     monkeypatch.setattr(Agent, "publish", picky)
 
-    list(worker(agent).receive([item]))
+    list(worker(agent, replace(SMALL_IS_LARGE, range_bytes=range_bytes)).receive([item]))
 
     rows = agent.suspended.messages()
     assert {row.reason for row in rows} == {"the MessageBox cannot hold it: ValueError: too odd"}

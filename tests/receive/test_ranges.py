@@ -12,7 +12,6 @@ from threading import Event
 import pytest
 
 from crossdock.adapter.file.adapter import file_identity
-from crossdock.dataflow import worker as working
 from crossdock.dataflow.outcome import RangeOutcome
 from crossdock.dataflow.worker import Worker
 from crossdock.errors import TransientError
@@ -22,9 +21,9 @@ from crossdock.messagebox.agent import Agent
 from crossdock.pipeline.definition import RecordDefinition, SchemaDefinition
 from crossdock.pipeline.document import Document
 from crossdock.pipeline.receive import Component
-from crossdock.receive import ranges
 from crossdock.receive.item import IntakeItem
 from crossdock.receive.location import ReceiveLocation
+from crossdock.receive.ranges import RangeLimits
 from large_sources import (
     CSV_ORDER,
     JSON_LINES,
@@ -40,28 +39,18 @@ from large_sources import (
 )
 from pipelines import fields
 
-
-@pytest.fixture(autouse=True)
-def small_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(working, "LARGE_BYTES", 1_000)
-    monkeypatch.setattr(ranges, "RANGE_BYTES", 300)
-
-
 NUMBERS = RecordDefinition(columns=("n",), promote=fields({"Amount": ("decimal", "n")}))
 
 
 @pytest.mark.parametrize("schema", [JSON_ORDER, SchemaDefinition(type="Order", format="flat", record=NUMBERS)])
 def test_small_file_of_very_many_lines_is_published_in_ranges(
-    agent: Agent, database: str, folder: Path, monkeypatch: pytest.MonkeyPatch, schema: SchemaDefinition
+    agent: Agent, database: str, folder: Path, schema: SchemaDefinition
 ) -> None:
-    monkeypatch.setattr(working, "LARGE_BYTES", 1_000_000)
-    monkeypatch.setattr(ranges, "RANGE_BYTES", 1_000_000)
-    monkeypatch.setattr(ranges, "RANGE_MESSAGES", 50)
-    monkeypatch.setattr(working, "RANGE_MESSAGES", 50)
+    limits = RangeLimits(large_bytes=1_000_000, range_bytes=1_000_000, range_messages=50)
     content = b"\n\n".join(b'{"n": %d}' % n if schema is JSON_ORDER else b"%d" % n for n in range(220)) + b"\n \n\n"
     item = listed(agent, folder, content, schema)
 
-    outcomes = worker(agent).receive([item])
+    outcomes = worker(agent, limits).receive([item])
     received = [outcome.received for outcome in outcomes if isinstance(outcome, RangeOutcome)]
 
     assert received == [50, 50, 50, 50, 20]
@@ -70,19 +59,17 @@ def test_small_file_of_very_many_lines_is_published_in_ranges(
 
 
 def test_small_file_of_very_many_lines_that_vanishes_in_the_middle_is_reported_and_goes_on_when_it_is_back(
-    agent: Agent, database: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+    agent: Agent, database: str, folder: Path
 ) -> None:
-    monkeypatch.setattr(working, "LARGE_BYTES", 1_000_000)
-    monkeypatch.setattr(ranges, "RANGE_MESSAGES", 50)
-    monkeypatch.setattr(working, "RANGE_MESSAGES", 50)
+    limits = RangeLimits(large_bytes=1_000_000, range_bytes=300, range_messages=50)
     item = listed(agent, folder, lines(200))
-    list(islice(worker(agent).receive([item]), 2))
+    list(islice(worker(agent, limits).receive([item]), 2))
     (folder / "orders.txt").rename(folder / "elsewhere")
 
-    [reason] = reasons(worker(agent).receive([item]))
+    [reason] = reasons(worker(agent, limits).receive([item]))
     assert "is published in part and cannot be read on" in reason
     (folder / "elsewhere").rename(folder / "orders.txt")
-    list(worker(agent).receive([item]))
+    list(worker(agent, limits).receive([item]))
 
     assert (numbers(database), settled(agent)) == (list(range(200)), 1)
 
@@ -189,7 +176,8 @@ def test_ids_differ_however_far_into_a_source_its_messages_are(agent: Agent, fol
     location = ReceiveLocation.from_definition(*agent.configuration.locations()[0])
 
     begun, gone_on = (
-        next(location.ranges(item, start, received) or iter(())) for start, received in ((0, 0), (place, 8))
+        next(location.ranges(item, start, received, range_bytes=300) or iter(()))
+        for start, received in ((0, 0), (place, 8))
     )
 
     ids = [message.id for range_ in (begun, gone_on) for message in range_.publication.messages]
@@ -209,7 +197,7 @@ def test_source_with_more_messages_than_ids_can_tell_apart_is_refused_before_an_
         sparse.write(lines(8))
     far = replace(far, identity=file_identity(folder / "orders.txt"))
 
-    refused = location.ranges(far, 2**40, 2**35)
+    refused = location.ranges(far, 2**40, 2**35, range_bytes=300)
 
     with pytest.raises(TransientError, match=r"orders\.txt has more messages than ids can tell apart"):
         next(refused or iter(()))

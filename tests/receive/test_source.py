@@ -10,12 +10,10 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from crossdock.dataflow.source import IntakeRange, IntakeReader
-from crossdock.dataflow.worker import Worker
 from crossdock.messagebox import claims
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.conninfo import Travelling
-from crossdock.receive import ranges
-from large_sources import lines, numbers
+from large_sources import lines, numbers, worker
 from large_sources import listed as large_listed
 from server_clock import JumpingClock
 from small_sources import deployed, listed
@@ -56,12 +54,10 @@ def test_source_that_could_not_be_read_is_in_a_batch_again_once_it_is_due(
 ) -> None:
     """Also one that is published in part, which has to go on under its number."""
     monkeypatch.setattr(claims, "_SWEEP_SECONDS", 0.0)
-    monkeypatch.setattr(ranges, "RANGE_BYTES", 300)
-    monkeypatch.setattr("crossdock.dataflow.worker.LARGE_BYTES", 1_000)
     item = large_listed(agent, folder, lines(200))
     with query(agent) as reader:
         assert batch(reader, 0) == [item.sequence]
-        next(receiving := iter(Worker(agent).receive([item])))
+        next(receiving := iter(worker(agent).receive([item])))
         (folder / "orders.txt").rename(folder / "elsewhere")
         list(receiving)
         [row] = agent.configuration.list_locations()
@@ -73,5 +69,5 @@ def test_source_that_could_not_be_read_is_in_a_batch_again_once_it_is_due(
         JumpingClock(database).jump(seconds=1)
 
         assert batch(reader, 1) == [item.sequence]
-    list(Worker(agent).receive([item]))
+    list(worker(agent).receive([item]))
     assert numbers(database) == list(range(200))

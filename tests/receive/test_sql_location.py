@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from crossdock.adapter.calling import NAME_LIMIT
 from crossdock.application.builder import Application, decimal
 from crossdock.application.deploy import deployment_of
 from crossdock.application.load import load_application
@@ -78,13 +79,35 @@ def test_rows_become_messages_and_are_marked_once_they_are_published(agent: Agen
     assert reference.message.context.get("Amount") == Decimal(10)
 
 
+def test_row_with_a_key_of_megabytes_is_received_like_any_other(agent: Agent, folder: Path) -> None:
+    key = "k" * 2_000_000
+    with sqlite3.connect(folder / "orders.db") as orders:
+        orders.execute("CREATE TABLE orders (id, region TEXT, amount NUMERIC, sent INTEGER DEFAULT 0)")
+        orders.executemany("INSERT INTO orders (id, region, amount) VALUES (?, 'NO', 20)", [[key], ["short"]])
+    file = application(folder)
+    agent.subscriptions.deploy(deployment_of(load_application(file), file, text_limit=256))
+    [(id_, host, kept)] = agent.configuration.locations()
+    locations = {id_: ReceiveLocation.from_definition(id_, host, kept)}
+    intake, worker = Intake(agent.ledger), Worker(agent)
+    intake.round(locations, {})
+
+    for _ in worker.receive(agent.ledger.read(0, 2**62)):
+        pass
+
+    references = agent.queues.dequeue(host, 1, limit=9)
+    assert {json.loads(each.message.body)["id"] for each in references} == {key, "short"}
+    assert all(len(str(each.message.context.get("FILE.ReceivedFileName"))) <= NAME_LIMIT for each in references)
+    intake.round(locations, {})
+    assert agent.ledger.read(0, 2**62) == []
+
+
 def test_python_form_says_the_same(folder: Path) -> None:
     app = Application("orders")
     app.schema("Order", format="json", promote={"Amount": decimal("$.amount")})
     app.receive_port("In").sql(f"sqlite:///{folder}/orders.db", **OPTIONS)
     app.send_port("Out", filter="Amount >= 10").file("out/%MessageID%")
 
-    assert app.model() == load_application(application(folder))
+    assert app.model().model_dump() == load_application(application(folder)).model_dump()
 
 
 @pytest.mark.parametrize(

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
+from uuid import UUID
 
 import pytest
 
+from acting import resume
 from crossdock.adapter.contract import Listing
 from crossdock.adapter.file.settle import path_of
-from crossdock.administration.suspended import resume
 from crossdock.application.deploy import deployment_of
 from crossdock.application.model import ApplicationModel
+from crossdock.dataflow import reading
 from crossdock.dataflow.outcome import Postponed
+from crossdock.dataflow.reading import BATCH_ITEMS, READING_SECONDS
 from crossdock.dataflow.worker import Worker
-from crossdock.errors import TransientError
+from crossdock.errors import ContextError, TransientError
+from crossdock.message.publication import Publication
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.deployment import Deployment
+from crossdock.messagebox.rows import Published
 from crossdock.pipeline.document import Document
 from crossdock.receive.intake import Intake
 from crossdock.receive.location import ReceiveLocation
@@ -75,6 +81,29 @@ def test_source_that_the_messagebox_cannot_hold_is_suspended_whole_and_the_other
     [row] = agent.suspended.messages()
     assert (row.kind, row.receive_location, "the MessageBox cannot hold it" in row.reason) == ("receive", "In", True)
     assert agent.messages.load([row.id])[row.id].body == b"bad"
+    assert agent.statistics().published == 2
+
+
+def test_source_that_can_be_neither_published_nor_suspended_waits_and_the_others_are_published(
+    agent: Agent, folder: Path
+) -> None:
+    deployed(agent, folder)
+    items = listed(agent, folder, a=b"one", b=b"bad", c=b"two")
+
+    class Stubborn(Agent):
+        def publish(self, publications: Sequence[Publication], *, location_epoch: UUID | None = None) -> Published:
+            kept = [*(each.messages for each in publications), *([f.message for f in p.failures] for p in publications)]
+            if any(message.body == b"bad" for messages in kept for message in messages):
+                raise ContextError("its context is too large")
+            return super().publish(publications, location_epoch=location_epoch)
+
+    with Stubborn(agent.database) as stubborn:
+        outcomes = list(worker_with(stubborn, good).receive(items))
+
+    [postponed] = [each for each in outcomes if isinstance(each, Postponed)]
+    assert postponed.reason == (
+        "Receive location 'In': it can be neither published nor suspended: its context is too large"
+    )
     assert agent.statistics().published == 2
 
 
@@ -136,6 +165,90 @@ class FailingBatchAdapter(FailingAdapter):
 
     def acknowledge_batch(self, identities: Sequence[bytes]) -> None:  # noqa: ARG002
         raise self.error
+
+
+class Clock:
+    """A clock that tests move."""
+
+    now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@dataclass
+class SlowBatchAdapter:
+    """One that answers nothing: each call fails after a while. `reads` counts those of one source."""
+
+    clock: Clock
+    reads: int = 0
+
+    def read_batch(self, identities: Sequence[bytes]) -> Sequence[bytes | None]:  # noqa: ARG002
+        self.clock.now += 2 * READING_SECONDS
+        raise TransientError("no answer")
+
+    def read(self, identity: bytes) -> bytes | None:  # noqa: ARG002
+        self.reads += 1
+        raise TransientError("no answer")
+
+    def list(self) -> Listing:
+        return Listing(())
+
+    def acknowledge(self, identity: bytes) -> None: ...
+
+    def acknowledge_batch(self, identities: Sequence[bytes]) -> None: ...
+
+    def name(self, identity: bytes) -> str:
+        return path_of(identity).decode()
+
+
+def test_sources_of_a_location_that_does_not_answer_are_not_waited_for_one_by_one(
+    agent: Agent, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deployed(agent, folder)
+    items = listed(agent, folder, a=b"one", b=b"two", c=b"three")
+    clock = Clock()
+    monkeypatch.setattr(reading, "time", clock)
+    adapter = SlowBatchAdapter(clock)
+    worker = Worker(agent)
+    worker._refresh()
+    worker.locations = {id_: replace(location, adapter=adapter) for id_, location in worker.locations.items()}
+
+    outcomes = list(worker.receive(items))
+
+    assert [type(each) for each in outcomes] == [Postponed] * 3
+    assert adapter.reads == 0
+
+
+class SlowlyAnsweringAdapter(SlowBatchAdapter):
+    """One that gives what it is asked for, and takes its time: `batches` are the sizes of what was asked for."""
+
+    batches: ClassVar[list[int]] = []
+
+    def read_batch(self, identities: Sequence[bytes]) -> Sequence[bytes | None]:
+        self.clock.now += READING_SECONDS * 0.6
+        self.batches.append(len(identities))
+        return [b"content"] * len(identities)
+
+
+def test_task_reads_from_a_slow_location_for_a_while_and_leaves_the_rest_for_later(
+    agent: Agent, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deployed(agent, folder)
+    items = listed(agent, folder, **{f"n{number}": b"x" for number in range(3 * BATCH_ITEMS)})
+    clock = Clock()
+    monkeypatch.setattr(reading, "time", clock)
+    adapter = SlowlyAnsweringAdapter(clock)
+    locations = {
+        id_: replace(ReceiveLocation.from_definition(id_, host, kept), adapter=adapter)
+        for id_, host, kept in agent.configuration.locations()
+    }
+
+    read = reading.Reading(locations, lambda _: "", items)
+
+    assert adapter.batches == [BATCH_ITEMS] * 2
+    found = Counter(type(read.read(item)) for item in items)
+    assert found == {reading.Content: 2 * BATCH_ITEMS, reading.Unreadable: BATCH_ITEMS}
 
 
 ERRORS = [TransientError("away"), FileNotFoundError("no such table")]

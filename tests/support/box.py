@@ -12,7 +12,7 @@ from crossdock.message.message import Message, Part, message_id
 from crossdock.message.property import PropertyRegistry, PropertyType, Value
 from crossdock.message.publication import Failure, FromSource, Publication
 from crossdock.messagebox.agent import Agent
-from crossdock.messagebox.deployment import DeployedLocation, DeployedPort, Deployment
+from crossdock.messagebox.deployment import DeployedLocation, DeployedOrchestration, DeployedPort, Deployment, Version
 from crossdock.subscription.text import parse_filter
 
 AT_ONCE = timedelta(0)
@@ -27,6 +27,20 @@ def deployment(application: str = "orders", **filters: str) -> Deployment:
         PROPERTIES,
         [DeployedLocation(f"{application}.in", "Default", {})],
         [DeployedPort(name, "Default", 5, parse_filter(registry, text), {}) for name, text in filters.items()],
+    )
+
+
+def an_orchestration(name: str, filter_: str, *, convoy: bool = False) -> DeployedOrchestration:
+    """One without code, for tests that take its steps themselves: orders begin it, and it correlates by the region."""
+    type_ = "Order" if convoy else "Payment"
+    receive = {"type": "Order", "filter": None, "initializes": ["case"], "convoy": convoy}
+    return DeployedOrchestration(
+        name,
+        "Default",
+        parse_filter(PropertyRegistry(PROPERTIES), filter_),
+        {"case": (("Region",), (type_,))},
+        {"name": name, "late": "discard", "receives": [receive], "bind": {}},
+        Version("0" * 64, b""),
     )
 
 

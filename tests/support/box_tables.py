@@ -44,7 +44,7 @@ _LEFT = ("message", "part", "fragment", "message_ref_total", "part_ref_total", "
 # Children before their parents; hosts stay, since their tables do.
 _EMPTIED = ("queue", "claimed", "scheduled", "suspended", *_LEFT, "intake", "publication", "publication_total",
             "delivery", "delivery_total", "subqueue_lease", "instance_subscription", "correlation", "predicate",
-            "subscription", "subscription_removal", "service", "receive_location", "application", "property",
+            "subscription", "subscription_removal", "subscription_version", "service", "receive_location", "application", "property",
             "host_instance")  # fmt: skip
 
 

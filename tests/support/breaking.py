@@ -65,25 +65,29 @@ class BreakingWay:
                 threading.Thread(target=self._serve, args=[client], daemon=True).start()
 
     def _serve(self, client: socket.socket) -> None:
-        server = socket.socket(socket.AF_UNIX)
-        with client, server, suppress(OSError, EOFError):
-            server.connect(str(self._server))
+        with client, socket.socket(socket.AF_UNIX) as server:
+            with suppress(OSError, EOFError):
+                server.connect(str(self._server))
+                with self._lock:
+                    self._open |= {client, server}
+                self._pass_on(client, server)
             with self._lock:
-                self._open |= {client, server}
-            server.sendall(_message(client, typed=False)[1])
-            answers = threading.Thread(target=self._answer, args=[client, server], daemon=True)
-            answers.start()
-            held = b""
-            while True:
-                kind, message = _message(client)
-                held += message
-                if kind in _ENDS_A_STATEMENT:
-                    self._meet(server)
-                if kind in _ENDS_A_STATEMENT or kind == b"H" or len(held) > 1_000_000 or kind in (b"d", b"c", b"f"):
-                    server.sendall(held)
-                    held = b""
-        with self._lock:
-            self._open -= {client, server}
+                self._open -= {client, server}
+                # Closing is not enough: `_answer` still reads from the server, which would hear of no end.
+                _shut_down(client, server)
+
+    def _pass_on(self, client: socket.socket, server: socket.socket) -> None:
+        server.sendall(_message(client, typed=False)[1])
+        threading.Thread(target=self._answer, args=[client, server], daemon=True).start()
+        held = b""
+        while True:
+            kind, message = _message(client)
+            held += message
+            if kind in _ENDS_A_STATEMENT:
+                self._meet(server)
+            if kind in _ENDS_A_STATEMENT or kind == b"H" or len(held) > 1_000_000 or kind in (b"d", b"c", b"f"):
+                server.sendall(held)
+                held = b""
 
     def _meet(self, server: socket.socket) -> None:
         """A statement is complete: count it, and break if it is the one."""
@@ -115,9 +119,13 @@ class BreakingWay:
         """Every connection, as when a process or the server ends."""
         with self._lock:
             self.broken, self._statement = True, None
-            for each in self._open:
-                with suppress(OSError):
-                    each.shutdown(socket.SHUT_RDWR)
+            _shut_down(*self._open)
+
+
+def _shut_down(*connections: socket.socket) -> None:
+    for each in connections:
+        with suppress(OSError):
+            each.shutdown(socket.SHUT_RDWR)
 
 
 @contextmanager

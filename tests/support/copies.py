@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import psycopg
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.conninfo import conninfo_to_dict
 
 from crossdock.messagebox.embedded import EmbeddedServer, binaries
+from databases import drop, named
 from walk import until
 
 # Called once the original has gone on: starts the copy and gives its connection string.
@@ -134,19 +135,12 @@ def recovered(server: str) -> bool:
     return row is not None and bool(row[0])
 
 
-def named(server: str, name: str) -> str:
-    """The connection string of another database on the same server."""
-    parts: Mapping[str, object] = {**conninfo_to_dict(server), "dbname": name}
-    return make_conninfo(**{key: str(value) for key, value in parts.items()})
-
-
 @contextmanager
 def new_database(server: str, name: str) -> Iterator[str]:
     with psycopg.connect(server, autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name}".encode())
     yield named(server, name)
-    with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)".encode())
+    drop(server, name)
 
 
 def _name(database: str) -> str:

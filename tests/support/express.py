@@ -110,7 +110,9 @@ def unbalanced(database: str) -> list[tuple[Any, ...]]:
           FULL JOIN (SELECT message_id, count(*) AS total
                        FROM (SELECT message_id FROM queue UNION ALL SELECT message_id FROM claimed
                              UNION ALL SELECT message_id FROM scheduled
-                             UNION ALL SELECT message_id FROM suspended) AS reference
+                             UNION ALL SELECT message_id FROM suspended
+                             UNION ALL SELECT message_id FROM held
+                             UNION ALL SELECT message_id FROM original) AS reference
                       GROUP BY message_id) AS held USING (message_id)
          WHERE coalesce(counted.total, 0) <> coalesce(held.total, 0)
         """,

@@ -10,11 +10,13 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Literal, assert_never
+from uuid import UUID
 
 import psycopg
 from psycopg.conninfo import make_conninfo
 
-from box import PROPERTIES, a_publication, listed
+from box import PROPERTIES, a_publication, deployment, ids, listed
 from crossdock.message.property import PropertyRegistry
 from crossdock.message.publication import Publication
 from crossdock.messagebox.agent import Agent
@@ -126,6 +128,30 @@ def gate(database: str, event: str) -> Iterator[Gate]:
         yield Gate(make_conninfo(database, options="-cgate.stops=yes"), keeper)
 
 
+def a_port(agent: Agent, region: str = "NO", *, state: Literal["started", "stopped", "unenlisted"] = "started") -> int:
+    """`Port` wants the messages of a region, and is in this state; gives its host."""
+    agent.subscriptions.deploy(deployment(Port=f"Region = '{region}'"))
+    match state:
+        case "started":
+            pass
+        case "stopped":
+            agent.subscriptions.stop("Port")
+        case "unenlisted":
+            agent.subscriptions.unenlist("Port")
+        case _:
+            assert_never(state)
+    return ids(agent)[1]
+
+
+def an_unrouted_message(agent: Agent) -> UUID:
+    """Published when nobody wanted it; now `Port` does."""
+    a_port(agent, "SE")
+    agent.publish([a_message(agent)])
+    [unrouted] = agent.suspended.messages()
+    a_port(agent)
+    return unrouted.id
+
+
 def a_message(agent: Agent, source: str = "a", *, messages: int = 1) -> Publication:
     """One message, or some, of the region NO."""
     [sequence] = listed(agent, source)
@@ -168,6 +194,7 @@ WITH reference AS MATERIALIZED (
      UNION ALL SELECT message_id FROM claimed
      UNION ALL SELECT message_id FROM scheduled
      UNION ALL SELECT message_id FROM suspended
+     UNION ALL SELECT message_id FROM held
 ), message_count AS (
     SELECT message_id AS id, delta AS counted, 0 AS living FROM message_ref_log_1
      UNION ALL SELECT message_id, delta, 0 FROM message_ref_log_2

@@ -17,9 +17,11 @@ from crossdock.messagebox.deployment import DeployedLocation, DeployedPort, Depl
 from crossdock.pipeline.definition import PipelineDefinition, RecordDefinition, SchemaDefinition
 from crossdock.receive.item import IntakeItem
 from crossdock.receive.location import LocationDefinition
+from crossdock.receive.ranges import RangeLimits
 from crossdock.subscription.text import parse_filter
 from pipelines import fields
 
+SMALL_IS_LARGE = RangeLimits(large_bytes=1_000, range_bytes=300)
 JSON_ORDER = SchemaDefinition(type="Order", format="json", promote=fields({"Amount": ("decimal", "$.n")}))
 JSON_LINES = JSON_ORDER.model_copy(update={"validate_with": {}})
 CSV_ORDER = SchemaDefinition(
@@ -55,8 +57,8 @@ def lines(count: int) -> bytes:
     return b"".join(b'{"n": %d, "fill": "%s"}\n' % (n, b"x" * (n % 50)) for n in range(count))
 
 
-def worker(agent: Agent) -> Worker:
-    return Worker(agent)
+def worker(agent: Agent, limits: RangeLimits = SMALL_IS_LARGE) -> Worker:
+    return Worker(agent, range_limits=limits)
 
 
 def numbers(database: str) -> list[int]:

@@ -12,6 +12,7 @@ from psycopg.adapt import PyFormat, Transformer
 
 LARGE = re.compile(
     r"(message|part|fragment|queue_\d+|claimed_\d+|suspended_\d+|scheduled_\d+|instance_subscription|intake|publication"
+    r"|instance_\d+|history_\d+|held_\d+|timer_\d+|convoy"
     r"|message_ref_total|part_ref_total)$"
 )
 

@@ -7,6 +7,9 @@ from datetime import datetime, timedelta
 import psycopg
 from psycopg import sql
 
+from crossdock.messagebox.temporary import shift_clock
+
+__all__ = ["JumpingClock", "shift_clock", "stop_clock"]
 _CLOCK = "CREATE OR REPLACE FUNCTION crossdock.clock() RETURNS timestamptz LANGUAGE sql STABLE PARALLEL SAFE RETURN {}"
 
 
@@ -20,12 +23,6 @@ class JumpingClock:
     def jump(self, **by: float) -> None:
         self._ahead += timedelta(**by)
         shift_clock(self._database, self._ahead)
-
-
-def shift_clock(database: str, by: timedelta) -> None:
-    """From now on it is so much ahead of the server's, or behind."""
-    with psycopg.connect(database, autocommit=True) as connection:
-        connection.execute(sql.SQL(_CLOCK).format(sql.SQL("now() + {}").format(sql.Literal(by))))
 
 
 def stop_clock(connection: psycopg.Connection, at: datetime) -> None:

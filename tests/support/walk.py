@@ -17,6 +17,7 @@ from typing import Any
 import psutil
 
 from counted import NAME, put_beside
+from crossdock.messagebox.embedded import EmbeddedServer
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 CROSSDOCK = Path(sys.executable).with_name("crossdock")
@@ -128,12 +129,12 @@ def expected(count: int, first: int = 0) -> tuple[Counter[str], Counter[str]]:
     return Counter(f"o{n}" for n in numbers), Counter(f"o{n}" for n in numbers if n % 3 == 0)
 
 
-def until(condition: Callable[[], bool], seconds: float = 120) -> None:
+def until(condition: Callable[[], bool], seconds: float = 120, *, every_seconds: float = 0.02) -> None:
     """Wait for something to become true, with a deadline."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "this did not happen in time"
-        time.sleep(0.02)
+        time.sleep(every_seconds)
 
 
 def java_of(run: subprocess.Popen[bytes]) -> list[psutil.Process]:
@@ -161,3 +162,10 @@ def kill(*processes: psutil.Process) -> None:
             process.send_signal(signal.SIGKILL)
         except psutil.NoSuchProcess:
             continue
+
+
+def stop_postgres(server: EmbeddedServer, how: signal.Signals) -> None:
+    """SIGQUIT is what `pg_ctl stop -m immediate` sends; either way it has to recover when it starts again."""
+    postmaster = psutil.Process(int((server.data / "postmaster.pid").read_text().split("\n", 1)[0]))
+    postmaster.send_signal(how)
+    until(lambda: not postmaster.is_running() or postmaster.status() == psutil.STATUS_ZOMBIE, 30)

@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from crossdock.application.deploy import deployment_of
+from crossdock.application.load import load_application
+
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "crossdock"
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -18,6 +21,7 @@ _LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 _FILE = re.compile(r"`((?:[a-z_]+/)+[a-z_]+\.(?:py|sql))`")
 _FIGURE = re.compile(r"\d[\d,.]*(?: %| times| ms)?")
 _WIDTH = 120
+_WITH_AN_APPLICATION = ("files", "databases", "flat-files", "dynamic-ports")
 
 
 def prose(document: Path) -> Iterator[tuple[int, str]]:
@@ -56,6 +60,20 @@ def test_files_that_a_document_names_are_there(document: Path) -> None:
     places = (ROOT, SOURCE, ROOT / "src", SOURCE / "messagebox")
 
     assert sorted(file for file in files if not any((place / file).exists() for place in places)) == []
+
+
+@pytest.mark.parametrize("page", ["tutorial", *(f"how-to/{each}" for each in _WITH_AN_APPLICATION)])
+def test_application_of_a_page_can_be_deployed(page: str, tmp_path: Path) -> None:
+    text = (ROOT / "docs" / f"{page}.md").read_text()
+    [application] = re.findall(r"```yaml\n(application:.*?)```", text, re.DOTALL)
+    (tmp_path / "application.yaml").write_text(application)
+    for module in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        (tmp_path / "replies.py").write_text(module)
+
+    loaded = load_application(tmp_path / "application.yaml")
+    deployment = deployment_of(loaded, tmp_path / "application.yaml", text_limit=256)
+
+    assert deployment.ports
 
 
 def test_readme_is_short_enough_to_be_read() -> None:

@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import time
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -66,9 +67,10 @@ def test_record_in_the_log_is_one_line_and_nothing_in_a_traceback_looks_like_a_r
     err = capsys.readouterr().err
     assert [letter for letter in err if not letter.isprintable() and letter not in "\n\u00a0"] == []
     records = [line for line in err.splitlines() if not line.startswith("  ")]
-    assert [line.partition(" ")[0] for line in records] == ["ERROR:", "ERROR:"]
-    assert records[0].startswith(r"ERROR: File \x1b]0;pwn\x07\x1b[2J\nERROR: forged")
-    assert records[1] == f"ERROR: It failed on {HARMLESS}"
+    times, told = zip(*(line.split(" ", 1) for line in records), strict=True)
+    assert all(datetime.fromisoformat(time).utcoffset() == timedelta(0) for time in times)
+    assert told[0].startswith(r"ERROR: File \x1b]0;pwn\x07\x1b[2J\nERROR: forged")
+    assert told[1] == f"ERROR: It failed on {HARMLESS}"
     assert "  ValueError: " in err
 
 

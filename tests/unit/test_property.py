@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from decimal import Decimal
 
@@ -113,3 +114,10 @@ def test_message_id_is_a_version_8_uuid_ordered_by_sequence_and_position(seq: in
         assert made < message_id(0, seq, position + 1)
     if seq + 1 < 2**48:
         assert made < message_id(0, seq + 1, 0)
+
+
+@pytest.mark.parametrize("text", ["1e400000000", "1e-400000000", "1e99", "-9e39"])
+def test_number_that_would_fill_the_memory_when_printed_is_read_from_the_store_as_text(text: str) -> None:
+    context = Context.from_json(json.dumps({"promoted": {"Amount": {"decimal": text}}, "written": {}}))
+
+    assert context.get("Amount") == text

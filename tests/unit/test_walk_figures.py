@@ -10,14 +10,14 @@ import pytest
 
 from crossdock.adapter.file.transport import MINIMUM_AGE_SECONDS
 from crossdock.application import runtime
-from crossdock.dataflow import receive, session, source, worker
+from crossdock.dataflow import pending, receive, session, source
 from crossdock.host.limits import DEFAULT_LIMITS
 from crossdock.maintenance.references import CleanReferences
 from crossdock.maintenance.schedule import all_jobs
 from crossdock.message.message import POSITION_LOW_BITS, POSITIONS, RANDOM_BITS, message_id
 from crossdock.messagebox import claims, ledger, outage, queues
 from crossdock.messagebox.agent import Agent
-from crossdock.receive.limits import TOGETHER_BYTES
+from crossdock.pipeline.limits import TOGETHER_BYTES
 from crossdock.send.port import RETRY_COUNT, RETRY_INTERVAL
 
 ROOT = Path(__file__).parents[2]
@@ -73,12 +73,12 @@ SAID: list[tuple[str, tuple[float | str, ...]]] = [
     ),
     ("| version, {} |", (message_id(0, 1, 0).version or 0,)),
     ("the {} bits that were drawn when the file was listed", (RANDOM_BITS,)),
-    ("one transaction for up to {} interchanges", (worker._INTERCHANGES_PER_TRANSACTION,)),
+    ("one transaction for up to {} interchanges", (pending._INTERCHANGES_PER_TRANSACTION,)),
     (
         "once they have {} MiB, {} messages or {} MiB of contexts together",
         (
-            worker._BYTES_PER_TRANSACTION / _MEBIBYTE,
-            worker._MESSAGES_PER_TRANSACTION,
+            pending._BYTES_PER_TRANSACTION / _MEBIBYTE,
+            pending._MESSAGES_PER_TRANSACTION,
             TOGETHER_BYTES / _MEBIBYTE,
         ),
     ),

@@ -9,6 +9,9 @@ from crossdock.adapter.contract import ReceiveAdapter
 from crossdock.errors import TransientError
 from crossdock.foreign import FOREIGN_CODE, described
 
+# A path has no more. A row may be named by a key of megabytes, and each of its messages has the name in its context.
+NAME_LIMIT = 4_096
+
 _Given = ParamSpec("_Given")
 _Result = TypeVar("_Result")
 
@@ -25,9 +28,10 @@ def called(method: Callable[_Given, _Result], *given: _Given.args, **named: _Giv
 
 
 def source_name(adapter: ReceiveAdapter, identity: bytes) -> str:
-    """What the adapter calls the source; its identity, where the adapter gives no text."""
+    """What the adapter calls the source, cut where it is too long; its identity, where the adapter gives no text."""
     try:
         with FOREIGN_CODE:
-            return adapter.name(identity).encode("utf-8", "backslashreplace").decode()
+            name = adapter.name(identity)[: NAME_LIMIT + 1].encode("utf-8", "backslashreplace").decode()
     except Exception:
-        return identity.decode("utf-8", "backslashreplace")
+        name = identity[: NAME_LIMIT + 1].decode("utf-8", "backslashreplace")
+    return name if len(name) <= NAME_LIMIT else name[: NAME_LIMIT - 1] + "…"

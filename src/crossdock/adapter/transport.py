@@ -62,15 +62,26 @@ def _no_templates(options: Mapping[str, Any]) -> Iterator[tuple[str, str]]:  # n
 
 
 @dataclass(frozen=True, slots=True)
+class Listing:
+    """The files that a location lists: those in a folder whose names fit a mask, in the folders below too or not."""
+
+    folder: Path
+    mask: str
+    subfolders: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Receiving:
     """How a transport receives. `adapter` is called with the address and the options as keywords.
 
     `address` gives an address as it is deployed, from the folder of the application and what is written there.
+    `lists` says which files it takes from there, by the folder, the address and the options; None if it takes none.
     """
 
     adapter: Callable[..., ReceiveAdapter | PushedReceiveAdapter]
     options: type[Options] | None = None
     address: Callable[[Path, str], str] = _as_written
+    lists: Callable[[Path, str, Mapping[str, Any]], Listing] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +89,8 @@ class Sending:
     """How a transport sends. `answers`: a partner may answer, so that a port can be two-way.
 
     `macros` are those that an address has besides `%MessageID%` and properties; None if an address has no macros at
-    all. `templates` gives the texts among the options that have macros, each after what it is called.
+    all. `templates` gives the texts among the options that have macros, each after what it is called. `writes` says
+    which file it makes, by the folder and the address, macros included; None if it makes none.
     """
 
     adapter: Callable[..., SendAdapter]
@@ -87,6 +99,7 @@ class Sending:
     answers: bool = False
     macros: tuple[str, ...] | None = None
     templates: Callable[[Mapping[str, Any]], Iterator[tuple[str, str]]] = _no_templates
+    writes: Callable[[Path, str], Path] | None = None
 
 
 @dataclass(frozen=True, slots=True)

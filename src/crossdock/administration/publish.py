@@ -14,6 +14,7 @@ from crossdock.message.message import Message, Part
 from crossdock.message.property import PropertyRegistry, Value, parse_value
 from crossdock.message.publication import Publication
 from crossdock.messagebox.agent import Agent
+from crossdock.messagebox.audit import Act
 from crossdock.receive.location import ReceiveLocation
 from crossdock.receive.ranges import SIZE_LIMIT_BYTES
 
@@ -152,7 +153,8 @@ def _promoted(publication: Publication, properties: Mapping[str, Value]) -> Publ
 
 def _published(agent: Agent, file: Path, publication: Publication) -> Iterator[PublishedMessage]:
     """All that is said comes with the commit: a question after it may fail, and what is done must not look undone."""
-    published = agent.publish([publication])
+    act = Act("publish", printable_path(file), after={"messages": [str(each.id) for each in publication.messages[:10]]})
+    published = agent.publish_by_hand([publication], act)
     stopped = published.held or [0] * len(published.reference_counts)
     for message, count, held in zip(publication.messages, published.reference_counts, stopped, strict=True):
         if count:

@@ -1,24 +1,31 @@
-"""What waits for a person: list it, resume it, terminate it, save its bytes."""
+"""What waits for a person: list it by page, by group, or as a selection. Acts on it are in `deliveries.py`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
+from itertools import islice
 from typing import Any
 from uuid import UUID
 
-from crossdock.errors import UnroutedError, UsageError
-from crossdock.message.message import Message
+from crossdock.administration.audit import since_of
+from crossdock.administration.condition import filter_of
+from crossdock.administration.message_ids import read_message_ids
+from crossdock.errors import UsageError
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.rows import SuspendedMessage
-from crossdock.receive.location import ReceiveLocation
+from crossdock.subscription.match import Matcher
+
+PAGE = 500
 
 
 @dataclass(frozen=True, slots=True)
 class SuspendedRow:
-    """A suspended message. What cannot be read of it is None, and its reason says so."""
+    """A suspended delivery, or a message without one. What cannot be read of it is None, and its reason says so.
+
+    `sequence` is its number, by which the next page is asked for.
+    """
 
     id: str
     kind: str
@@ -31,152 +38,126 @@ class SuspendedRow:
     bytes: int
     suspended_at: datetime | None
     nearest_misses: Sequence[Mapping[str, Any]] | None
+    attempt: int
+    application: str | None
+    sequence: int
 
 
 @dataclass(frozen=True, slots=True)
-class Resumed:
-    """What became of a suspended message that was taken up again."""
+class SuspendedGroup:
+    """How many are suspended that have something in common, since when, and the oldest of them."""
 
-    id: str
-    kind: str
-    port: str | None
-    result: str
-
-
-@dataclass(frozen=True, slots=True)
-class Terminated:
-    """How many suspended references of a message were ended."""
-
-    id: str
-    ended: int
+    group: str | None
+    count: int
+    first: datetime | None
+    last: datetime | None
+    sample: str
 
 
 @dataclass(frozen=True, slots=True)
-class Saved:
-    """The file that a message was saved to."""
-
-    id: str
-    file: str
-    bytes: int
-    source_file: str | None
-
-
-def list_suspended(agent: Agent) -> list[SuspendedRow]:
-    """The oldest first."""
-    return [
-        SuspendedRow(
-            str(row.id),
-            row.kind,
-            row.code,
-            row.reason,
-            row.source_file,
-            row.receive_location,
-            row.port,
-            row.type,
-            row.bytes,
-            row.suspended_at,
-            row.nearest_misses,
-        )
-        for row in agent.suspended.messages()
-    ]
-
-
-def resume(agent: Agent, ids: Sequence[str]) -> list[Resumed]:
-    """Take suspended messages up again where they stopped, and say what became of each.
-
-    A failed or stopped delivery is tried again, a message nobody wanted is routed again, a document that failed on
-    the way in goes through the pipeline of its receive location from the start.
+class Selection:
+    """Which suspended deliveries are meant: of these messages, at a port, with a code, of a type, whose promoted
+    properties a filter matches, since when. `everything`: all of them, also where a message has several.
     """
-    found = _suspended(agent, ids)
-    kinds = {row.kind for row in found}
-    stored = agent.messages.load([row.id for row in found])
-    numbers = list(stored)
-    unreadable = agent.messages.unreadable([row.id for row in found if row.id not in stored])
-    withheld = agent.suspended.withheld(numbers) if kinds & {"send", "stopped"} else {}
-    queued = agent.suspended.resume(numbers) if kinds & {"send", "stopped"} else {}
-    routed = agent.route_again(numbers) if "unrouted" in kinds else {}
-    results = []
-    for row in found:
-        match row.kind:
-            case _ if row.id in unreadable:
-                result = "cannot be resumed: the context of the message cannot be read"
-            case _ if row.id not in stored:
-                result = "cannot be resumed: the message is gone"
-            case "send" | "stopped" if (row.id, row.port) in withheld:
-                result = f"still suspended: {withheld[row.id, row.port or '']}"
-            case "send" | "stopped":
-                result = "delivered again" if row.id in queued else "resumed by somebody else"
-            case "unrouted":
-                result = "routed" if routed.get(row.id) else "still nobody wants it"
-            case "receive":
-                result = _receive_again(agent, row)
-            case _:
-                result = "cannot be resumed: nobody waits for it any more"
-        results.append(Resumed(str(row.id), row.kind, row.port, result))
-    return results
+
+    ids: Sequence[str] = ()
+    port: str | None = None
+    code: str | None = None
+    type: str | None = None
+    where: str | None = None
+    since: str | None = None
+    everything: bool = False
+
+    @property
+    def is_by_id(self) -> bool:
+        return bool(self.ids)
+
+    def __str__(self) -> str:
+        """As it was written on the command line."""
+        names = ("port", "code", "type", "where", "since")
+        said = [f"--{name} {getattr(self, name)}" for name in names if getattr(self, name) is not None]
+        return " ".join([*self.ids, *said, *(["--all"] if self.everything else [])])
+
+    @property
+    def names_nothing(self) -> bool:
+        wanted = (self.port, self.code, self.type, self.where, self.since)
+        return not (self.ids or self.everything or any(each is not None for each in wanted))
 
 
-def terminate(agent: Agent, ids: Sequence[str]) -> list[Terminated]:
-    """End suspended messages for good. The bytes are gone with the last reference; save them first."""
-    found = _suspended(agent, ids)
-    ended = agent.suspended.terminate([row.id for row in found])
-    return [Terminated(str(id_), count) for id_, count in ended.items()]
+def list_suspended(
+    agent: Agent, selection: Selection | None = None, *, limit: int | None = None, after: int = 0
+) -> list[SuspendedRow]:
+    """The oldest first. The next page is `after` the sequence of the last row."""
+    found = select(agent, selection or Selection(everything=True), after=after)
+    return [shown(row) for row in islice(found, limit)]
 
 
-def _suspended(agent: Agent, ids: Sequence[str]) -> list[SuspendedMessage]:
-    wanted = [_uuid(text) for text in ids]
-    found = agent.suspended.messages(ids=wanted)
-    missing = set(wanted) - {row.id for row in found}
-    if missing:
-        raise UsageError(f"No message {min(missing)} is suspended. List them with: crossdock get suspended")
-    return found
+def select(agent: Agent, selection: Selection, *, after: int = 0) -> Iterator[SuspendedMessage]:
+    """Page by page, the oldest first. Raises UsageError for a filter or a time that cannot be read."""
+    fits = _fits(agent, selection)
+    ids = read_message_ids(agent, selection.ids) if selection.ids else None
+    since = None if selection.since is None else since_of(selection.since)
+    while page := agent.suspended.messages(
+        ids=ids, limit=PAGE, after=after, port=selection.port, code=selection.code, since=since
+    ):
+        yield from (row for row in page if fits(row))
+        after = page[-1].sequence
 
 
-def _receive_again(agent: Agent, row: SuspendedMessage) -> str:
-    stored = [each for each in agent.configuration.locations() if each[2].get("name") == row.receive_location]
-    if not stored:
-        return f"its receive location {row.receive_location!r} is disabled or gone"
-    location = ReceiveLocation.from_definition(*stored[0])
-    message = agent.messages.load([row.id])[row.id]
-    publication = location.again(row.host_id, message, row.sequence, agent.message_id)
-    if publication.failures and not publication.messages and len(publication.failures) == 1:
-        return f"still fails: {publication.failures[0].reason}"
-    try:
-        published = agent.publish([publication])
-    except UnroutedError as error:
-        return f"still fails: {error}"
-    if not published.publications:
-        return "resumed by somebody else"
-    return f"published {published.published}, unrouted {published.unrouted}, suspended {published.suspended}"
+def list_groups(agent: Agent, by: str) -> list[SuspendedGroup]:
+    """The largest first. Raises UsageError for what nothing can be grouped by."""
+    found: dict[str | None, SuspendedGroup] = {}
+
+    def add(name: str | None, count: int, first: datetime | None, last: datetime | None, sample: UUID) -> None:
+        known = found.get(name)
+        if known is None:
+            found[name] = SuspendedGroup(name, count, first, last, str(sample))
+            return
+        firsts = [each for each in (known.first, first) if each is not None]
+        lasts = [each for each in (known.last, last) if each is not None]
+        oldest = known.sample if first is None or (known.first is not None and known.first <= first) else str(sample)
+        found[name] = SuspendedGroup(
+            name, known.count + count, min(firsts, default=None), max(lasts, default=None), oldest
+        )
+
+    if by == "type":
+        for row in select(agent, Selection(everything=True)):
+            add(row.type, 1, row.suspended_at, row.suspended_at, row.id)
+    elif by in ("code", "port"):
+        for group in agent.suspended.groups():
+            add(getattr(group, by), group.count, group.first, group.last, group.sample)
+    else:
+        raise UsageError(f"Nothing is grouped by {by!r}. Choose one of: code, port, type.")
+    return sorted(found.values(), key=lambda group: -group.count)
 
 
-def save(agent: Agent, ids: Sequence[str], folder: Path) -> list[Saved]:
-    """Write the original bytes of messages to files named by their id; never over an existing file."""
-    wanted = [_uuid(text) for text in ids]
-    messages = agent.messages.load(wanted)
-    messages |= agent.messages.unreadable([id_ for id_ in wanted if id_ not in messages])
-    missing = [text for text in ids if _uuid(text) not in messages]
-    if missing:
-        raise UsageError(f"There is no message {missing[0]}. List them with: crossdock get suspended")
-    folder.mkdir(parents=True, exist_ok=True)
-    return [_save(message, folder) for message in messages.values()]
+def shown(row: SuspendedMessage) -> SuspendedRow:
+    return SuspendedRow(
+        str(row.id),
+        row.kind,
+        row.code,
+        row.reason,
+        row.source_file,
+        row.receive_location,
+        row.port,
+        row.type,
+        row.bytes,
+        row.suspended_at,
+        row.nearest_misses,
+        row.attempt,
+        row.application,
+        row.sequence,
+    )
 
 
-def _save(message: Message, folder: Path) -> Saved:
-    source = str(message.context.get("FILE.ReceivedFileName") or "")
-    target = folder / f"{message.id}{Path(source).suffix}"
-    try:
-        with target.open("xb") as file:
-            for chunk in message.parts[0].chunks():
-                file.write(chunk)
-    except FileExistsError as error:
-        if target.read_bytes() != message.body:
-            raise UsageError(f"{target} exists with other content. Save elsewhere with: --to FOLDER") from error
-    return Saved(str(message.id), str(target), target.stat().st_size, source or None)
+def _fits(agent: Agent, selection: Selection) -> Callable[[SuspendedMessage], bool]:
+    """What the database cannot say: it does not read contexts."""
+    filter_ = None if selection.where is None else filter_of(agent, selection.where)
+    matcher = None if filter_ is None else Matcher(agent.configuration.case_sensitive())
 
+    def fits(row: SuspendedMessage) -> bool:
+        if selection.type is not None and row.type != selection.type:
+            return False
+        return filter_ is None or matcher is None or matcher.matches(filter_, row.promoted or {})
 
-def _uuid(text: str) -> UUID:
-    try:
-        return UUID(text)
-    except ValueError as error:
-        raise UsageError(f"{text!r} is not a message id. List them with: crossdock get suspended") from error
+    return fits

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from crossdock.application.model import ApplicationModel
-from crossdock.errors import ApplicationError, FilterError
+from crossdock.application.model import ApplicationModel, Track
+from crossdock.application.problems import Lines, Place, Problems
+from crossdock.errors import FilterError
 from crossdock.message.property import PropertyRegistry, PropertyType
 from crossdock.pipeline.definition import Format
 from crossdock.subscription.expression import Expression, compile_expression
@@ -49,24 +52,32 @@ def datetime(path: str) -> TypedPath:
 class Application:
     """Collects what is declared; `model()` gives the application that the same YAML would give."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, track: Track = "events") -> None:
+        """`track`: what is tracked of its locations, ports and orchestrations that do not say it themselves."""
         self.name = name
+        self._track = track
         self._properties: dict[str, PropertyType] = {}
+        self._personal: set[str] = set()
         self._hosts: list[dict[str, Any]] = []
         self._schemas: list[dict[str, Any]] = []
         self._pipelines: list[dict[str, Any]] = []
         self._receive_ports: list[ReceivePort] = []
         self._send_ports: list[SendPort] = []
         self._groups: list[SendPortGroup] = []
+        self._orchestrations: list[dict[str, Any]] = []
+        self._declared_at: dict[Place, tuple[str, int]] = {}
 
     def host(self, name: str, *, labels: Sequence[str] = ()) -> Application:
         """A host that ports and locations may name; it is given messages that carry these labels."""
+        self._note("hosts", self._hosts)
         self._hosts.append({"name": name, "labels": list(labels)})
         return self
 
-    def property(self, name: str, type_: str) -> Application:
-        """Declare a property that no schema of this application promotes."""
+    def property(self, name: str, type_: str, *, personal: bool = False) -> Application:
+        """Declare a property that no schema of this application promotes, or one whose values are personal."""
         self._declare(name, PropertyType(type_))
+        if personal:
+            self._personal.add(name)
         return self
 
     def schema(
@@ -81,23 +92,27 @@ class Application:
 
         `options`: whatever else a schema has in YAML, such as namespaces, body, columns, validate.
         """
+        self._note("schemas", self._schemas)
         self._schemas.append({"type": type_, "format": format, "promote": self._paths(promote or {}), **options})
         return self
 
     def pipeline(self, name: str, *, disassemble: str, **options: Any) -> Application:
         """A pipeline of one's own. `options`: decode, charset, components."""
+        self._note("pipelines", self._pipelines)
         self._pipelines.append({"name": name, "disassemble": disassemble, **options})
         return self
 
     def receive_port(self, name: str, **options: Any) -> ReceivePort:
         """`options`: maps, failed_messages, two_way, response, response_maps."""
         port = ReceivePort(name, options)
+        self._note("receive_ports", self._receive_ports)
         self._receive_ports.append(port)
         return port
 
     def send_port(self, name: str, *, filter: Expression | str | None = None, **options: Any) -> SendPort:  # noqa: A002
         """`options`: host, priority, ordered, retry, service_window and whatever else a send port has in YAML."""
         port = SendPort(name, filter, options)
+        self._note("send_ports", self._send_ports)
         self._send_ports.append(port)
         return port
 
@@ -109,23 +124,59 @@ class Application:
         filter: Expression | str | None = None,  # noqa: A002
     ) -> Application:
         """Ports that are given messages together."""
+        self._note("send_port_groups", self._groups)
         self._groups.append(SendPortGroup(name, filter, {"ports": list(ports)}))
         return self
 
+    def orchestration(self, function: str, *, bind: Mapping[str, str] | None = None, **options: Any) -> Application:
+        """Run the coroutine `module:name` for messages that activate it.
+
+        `bind`: for each port of the coroutine the name of a send port, a group or an orchestration, or `direct`.
+        `options`: name, host, maps, track.
+        """
+        self._note("orchestrations", self._orchestrations)
+        self._orchestrations.append({"function": function, "bind": dict(bind or {}), **options})
+        return self
+
     def model(self) -> ApplicationModel:
+        """Raises ApplicationError or ValidationError."""
+        problems = Problems(Path(self.name), {})
+        declared = self.declared(problems)
+        problems.raise_any()
+        return ApplicationModel.model_validate(declared)
+
+    def declared(self, problems: Problems) -> dict[str, Any]:
+        """As YAML would say it; a filter that is wrong is one of the problems, and left out."""
         registry = PropertyRegistry(self._properties)
-        return ApplicationModel.model_validate(
-            {
-                "application": self.name,
-                "hosts": self._hosts,
-                "properties": self._properties,
-                "schemas": self._schemas,
-                "pipelines": self._pipelines,
-                "receive_ports": [port.declared() for port in self._receive_ports],
-                "send_ports": [port.declared(registry) for port in self._send_ports],
-                "send_port_groups": [group.declared(registry) for group in self._groups],
-            }
-        )
+        return {
+            "application": self.name,
+            "track": self._track,
+            "hosts": self._hosts,
+            "properties": {
+                name: {"type": type_, "personal": name in self._personal} for name, type_ in self._properties.items()
+            },
+            "schemas": self._schemas,
+            "pipelines": self._pipelines,
+            "receive_ports": [port.declared() for port in self._receive_ports],
+            "send_ports": [
+                port.declared(registry, ("send_ports", number), problems)
+                for number, port in enumerate(self._send_ports)
+            ],
+            "send_port_groups": [
+                group.declared(registry, ("send_port_groups", number), problems)
+                for number, group in enumerate(self._groups)
+            ],
+            "orchestrations": self._orchestrations,
+        }
+
+    def lines_in(self, file: str) -> Lines:
+        """The lines of this file at which artefacts are declared."""
+        return {place: line for place, (name, line) in self._declared_at.items() if name == file}
+
+    def _note(self, key: str, declared: Sequence[object]) -> None:
+        """The artefact that comes next is declared where we are called from."""
+        frame = sys._getframe(2)
+        self._declared_at[key, len(declared)] = frame.f_code.co_filename, frame.f_lineno
 
     def _paths(self, promote: Mapping[str, TypedPath]) -> dict[str, str]:
         for name, promoted in promote.items():
@@ -184,13 +235,14 @@ class SendPortGroup:
         self._filter = filter_
         self._options = options
 
-    def declared(self, registry: PropertyRegistry) -> dict[str, Any]:
+    def declared(self, registry: PropertyRegistry, place: Place, problems: Problems) -> dict[str, Any]:
         declared = {"name": self.name, **self._options}
         if isinstance(self._filter, Expression):
             try:
                 return declared | {"filter": groups_of_filter(compile_expression(registry, self._filter))}
             except FilterError as error:
-                raise ApplicationError(f"{self.kind} {self.name!r}, filter: {error.reason}") from error
+                problems.add(place, f"{self.kind} {self.name!r}, filter: {error.reason}")
+                return declared
         return declared if self._filter is None else declared | {"filter": self._filter}
 
 

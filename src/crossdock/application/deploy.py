@@ -6,10 +6,9 @@ Everything that can be wrong with an application is found here, before anything 
 from __future__ import annotations
 
 import reprlib
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from crossdock.adapter.allowed import Allowed
 from crossdock.adapter.contract import is_pushed, place_of
 from crossdock.adapter.registry import allowing, kind_of_place, receive_adapter, send_adapter, transport_of
 from crossdock.adapter.transport import checked, credential, resolved
+from crossdock.application.folders import check_folders
 from crossdock.application.model import (
     AllowModel,
     ApplicationModel,
@@ -25,14 +25,19 @@ from crossdock.application.model import (
     ReceivePortModel,
     SendPortGroupModel,
     SendPortModel,
+    Track,
     WindowModel,
 )
+from crossdock.application.name_checks import check_names, member_name
+from crossdock.application.orchestrations import deployed_orchestrations
 from crossdock.application.pipelines import Pipelines
+from crossdock.application.problems import Place, Problems, place_text
 from crossdock.application.send_checks import check_macros, check_retries
 from crossdock.errors import ApplicationError, FilterError
 from crossdock.foreign import FOREIGN_CODE, described
 from crossdock.message.property import PropertyRegistry
 from crossdock.messagebox.deployment import DeployedLocation, DeployedPort, Deployment, unanswerable
+from crossdock.pipeline.definition import SendPipelineDefinition
 from crossdock.receive.express import response_service
 from crossdock.receive.location import LocationDefinition
 from crossdock.send.port import PortDefinition
@@ -42,88 +47,109 @@ from crossdock.subscription.text import parse_filter
 
 
 def deployment_of(application: ApplicationModel, file: Path, *, text_limit: int) -> Deployment:
-    """The deployment of the application in `file`, whose addresses are relative to it. Raises ApplicationError."""
-    try:
-        _refuse_unstorable(application.model_dump(by_alias=True))
-        registry = PropertyRegistry(application.properties)
-        _check_names(application)
-        check_macros(application, registry)
-        folder = file.absolute().parent
-        pipelines = Pipelines(application, registry, folder, text_limit)
-        locations = list(_locations(application, pipelines, folder))
-        ports = [_port(port, pipelines, registry, folder) for port in application.send_ports]
-        ports += [each for group in application.send_port_groups for each in _members(group, ports, registry)]
-        ports += [_waiting(port) for port in application.receive_ports if port.two_way]
-        _refuse_repeats("service (a port, a `group/port`, a `port.response`)", (port.name for port in ports))
-        _refuse_unanswerable(application)
-    except ApplicationError as error:
-        raise ApplicationError(f"{file}: {error}") from error
+    """The deployment of the application in `file`, whose addresses are relative to it.
+
+    Raises ApplicationError that says everything that is wrong, each with its artefact, and its line where known.
+    """
+    problems = Problems(file, application.lines)
+    _check_storable(application.model_dump(by_alias=True), (), problems)
+    registry = _registry(application, problems)
+    problems.raise_any()  # whatever is looked at from here on would be wrong for the same reason
+    folder = file.absolute().parent
+    check_names(application, problems)
+    check_macros(application, registry, problems)
+    check_folders(application, folder, problems)
+    pipelines = Pipelines(application, registry, folder, text_limit, problems)
+    locations = list(_locations(application, pipelines, folder, problems))
+    ports = [
+        _port(port, ("send_ports", number), pipelines, registry, folder, application.track, problems)
+        for number, port in enumerate(application.send_ports)
+    ]
+    for number, group in enumerate(application.send_port_groups):
+        ports += _members(group, ("send_port_groups", number), ports, registry, problems)
+    ports += [_waiting(port, application.track) for port in application.receive_ports if port.two_way]
+    _check_answerable(application, problems)
+    orchestrations = deployed_orchestrations(application, pipelines, registry, folder, problems)
+    problems.raise_any()
     hosts = {host.name: tuple(host.labels) for host in application.hosts}
     groups = tuple(group.name for group in application.send_port_groups)
-    return Deployment(application.application, application.properties, locations, ports, hosts, groups)
+    return Deployment(
+        application.application,
+        application.types,
+        locations,
+        ports,
+        hosts,
+        groups,
+        orchestrations,
+        application.personal,
+    )
 
 
-def _refuse_unstorable(value: Any, place: str = "") -> None:
+def _registry(application: ApplicationModel, problems: Problems) -> PropertyRegistry:
+    registry = PropertyRegistry({})
+    for name, type_ in application.types.items():
+        problems.tried(("properties", name), partial(registry.declare, name, type_))
+    return registry
+
+
+def _check_storable(value: Any, place: Place, problems: Problems) -> None:
     """PostgreSQL's text has neither NUL nor half of a surrogate pair."""
     if isinstance(value, str):
-        if not is_storable(value):
-            what = "has a NUL or half of a surrogate pair, which PostgreSQL cannot hold"
-            raise ApplicationError(f"{place}: {reprlib.repr(value)} {what}")
+        _check_text(value, place_text(place), place, problems)
     elif isinstance(value, dict):
         for key, each in value.items():
-            _refuse_unstorable(key, f"a key of {place or 'the application'}")
-            _refuse_unstorable(each, f"{place}.{key}" if place else key)
+            _check_text(key, f"a key of {place_text(place)}", place, problems)
+            _check_storable(each, (*place, key), problems)
     elif isinstance(value, list | tuple):
         for number, each in enumerate(value):
-            _refuse_unstorable(each, f"{place}[{number}]")
+            _check_storable(each, (*place, number), problems)
 
 
-def _check_names(application: ApplicationModel) -> None:
-    _refuse_repeats("host", (host.name for host in application.hosts))
-    _refuse_repeats("schema", (schema.type for schema in application.schemas))
-    _refuse_repeats("pipeline", (pipeline.name for pipeline in application.pipelines))
-    _refuse_repeats("receive port", (port.name for port in application.receive_ports))
-    _refuse_repeats(
-        "receive location", (location.name for port in application.receive_ports for location in port.locations)
-    )
-    ports = [port.name for port in application.send_ports]
-    _refuse_repeats("send port or group", [*ports, *(group.name for group in application.send_port_groups)])
-    members = [_member(group.name, port) for group in application.send_port_groups for port in set(group.ports)]
-    waiting = [response_service(port.name) for port in application.receive_ports if port.two_way]
-    _refuse_repeats("send port, port in a group or response of a receive port", [*ports, *members, *waiting])
+def _check_text(text: str, where: str, place: Place, problems: Problems) -> None:
+    if not is_storable(text):
+        what = "has a NUL or half of a surrogate pair, which PostgreSQL cannot hold"
+        problems.add(place, f"{where}: {reprlib.repr(text)} {what}")
 
 
-def _refuse_repeats(kind: str, names: Iterable[str]) -> None:
-    repeated = [name for name, count in Counter(names).items() if count > 1]
-    if repeated:
-        raise ApplicationError(f"the name {repeated[0]!r} is used for more than one {kind}; give each its own")
-
-
-def _refuse_unanswerable(application: ApplicationModel) -> None:
+def _check_answerable(application: ApplicationModel, problems: Problems) -> None:
     """A response carries the labels of its request. What other hosts have is known when it is deployed."""
     hosts = {host.name: host.labels for host in application.hosts}
-    for port in application.receive_ports:
-        for location in port.locations:
+    for number, port in enumerate(application.receive_ports):
+        for position, location in enumerate(port.locations):
             lacking = sorted(set(location.labels).difference(hosts.get(location.host, location.labels)))
             if port.two_way and lacking:
-                raise ApplicationError(unanswerable(location.name, location.host, lacking))
+                place = ("receive_ports", number, "locations", position)
+                problems.add(place, unanswerable(location.name, location.host, lacking))
 
 
-def _locations(application: ApplicationModel, pipelines: Pipelines, folder: Path) -> Iterator[DeployedLocation]:
+def _locations(
+    application: ApplicationModel, pipelines: Pipelines, folder: Path, problems: Problems
+) -> Iterator[DeployedLocation]:
     """Locations of different hosts may be served on different machines; of one host no two listen at one place."""
     taken: dict[object, str] = {}
-    for port in application.receive_ports:
-        for location in port.locations:
-            with _blamed(f"receive location {location.name!r}"):
-                deployed, place = _location(port, location, pipelines, folder)
-                other = location.name if place is None else taken.setdefault((location.host, place), location.name)
-                if other != location.name:
-                    raise ApplicationError(f"{other!r} listens at the same place")
+    for number, port in enumerate(application.receive_ports):
+        response = problems.tried(("receive_ports", number, "response"), partial(pipelines.answering, port))
+        for position, location in enumerate(port.locations):
+            at = ("receive_ports", number, "locations", position)
+            artefact = f"receive location {location.name!r}"
+            make = partial(_location, port, location, pipelines, folder, response or SendPipelineDefinition())
+            made = problems.tried(at, make, artefact)
+            if made is None:
+                continue
+            deployed, place = made
+            deployed = replace(deployed, track=location.track or application.track)
+            other = location.name if place is None else taken.setdefault((location.host, place), location.name)
+            if other != location.name:
+                problems.add((*at, "address"), f"{artefact}: {other!r} listens at the same place")
             yield deployed
 
 
 def _location(
-    port: ReceivePortModel, location: LocationModel, pipelines: Pipelines, folder: Path
+    port: ReceivePortModel,
+    location: LocationModel,
+    pipelines: Pipelines,
+    folder: Path,
+    response: SendPipelineDefinition,
 ) -> tuple[DeployedLocation, object]:
     """The location, and the place where it listens if partners send to it."""
     receive = transport_of(location.adapter, str(folder)).receive
@@ -137,7 +163,7 @@ def _location(
         labels=tuple(location.labels),
         route_failures=port.failed_messages == "route",
         two_way=port.two_way,
-        response=pipelines.answering(port),
+        response=response,
     )
     adapter = receive_adapter(definition.adapter, definition.address, definition.options, code=str(folder))
     if port.two_way and not (is_pushed(adapter) and getattr(adapter, "answers", False)):
@@ -146,26 +172,31 @@ def _location(
     return DeployedLocation(location.name, location.host, definition.model_dump(mode="json")), place
 
 
-@contextmanager
-def _blamed(artefact: str) -> Iterator[None]:
-    """What is wrong in the block is said of this artefact."""
-    try:
-        yield
-    except ApplicationError as error:
-        raise ApplicationError(f"{artefact}: {error}") from error
-
-
-def _port(port: SendPortModel, pipelines: Pipelines, registry: PropertyRegistry, folder: Path) -> DeployedPort:
-    with _blamed(f"send port {port.name!r}"):
-        address, options = _destination(port, folder)
+def _port(
+    port: SendPortModel,
+    place: Place,
+    pipelines: Pipelines,
+    registry: PropertyRegistry,
+    folder: Path,
+    track: Track,
+    problems: Problems,
+) -> DeployedPort:
+    """The port without what is wrong with it, which is one of the problems."""
+    artefact = f"send port {port.name!r}"
+    address, options = problems.tried(place, partial(_destination, port, folder), artefact) or (None, {})
+    allowed = [
+        problems.tried((*place, "allow", number), partial(_allowed, port, each, folder), f"{artefact}, allow")
+        for number, each in enumerate(port.allow)
+    ]
+    sending = partial(pipelines.sending, port.name, port.pipeline, port.maps)
     definition = PortDefinition(
         name=port.name,
         adapter=port.adapter,
         address=address,
         options=options,
-        allow=tuple(_allowed(port, each, folder) for each in port.allow),
-        pipeline=pipelines.sending(port.name, port.pipeline, port.maps),
-        response=pipelines.responding(port),
+        allow=tuple(each for each in allowed if each is not None),
+        pipeline=problems.tried((*place, "pipeline"), sending) or SendPipelineDefinition(),
+        response=problems.tried((*place, "response"), partial(pipelines.responding, port)),
         retry_count=port.retry.count,
         retry_interval=port.retry.interval,
         window=_window(port.service_window),
@@ -177,10 +208,11 @@ def _port(port: SendPortModel, pipelines: Pipelines, registry: PropertyRegistry,
         port.name,
         port.host,
         port.priority,
-        compile_filter(registry, port),
+        problems.tried((*place, "filter"), partial(compile_filter, registry, port)) or Filter(),
         definition.model_dump(mode="json"),
         ordered=port.ordered,
         two_way=port.response is not None,
+        track=port.track or track,
     )
 
 
@@ -221,13 +253,12 @@ def _allowed(port: SendPortModel, allow: AllowModel, folder: Path) -> Allowed:
     """A place that a dynamic port allows, with the options of its adapter there."""
     kind = kind_of_place(allow.address)
     send = transport_of(kind).send
-    with _blamed(f"send port {port.name!r}, allow"):
-        address = send.address(folder, allowing(kind).plain(allow.address))
-        allowing(kind).check(address, folder)
-        options = resolved(send.options, folder, {**port.options.get(kind, {}), **allow.options})
-        adapter = send_adapter(kind, address, options)
-        adapter.close()
-        check_retries(port, adapter)
+    address = send.address(folder, allowing(kind).plain(allow.address))
+    allowing(kind).check(address, folder)
+    options = resolved(send.options, folder, {**port.options.get(kind, {}), **allow.options})
+    adapter = send_adapter(kind, address, options)
+    adapter.close()
+    check_retries(port, adapter)
     return Allowed(kind=kind, address=address, options=options)
 
 
@@ -236,30 +267,34 @@ def _window(window: WindowModel | None) -> ServiceWindow | None:
 
 
 def _members(
-    group: SendPortGroupModel, ports: Sequence[DeployedPort], registry: PropertyRegistry
-) -> Iterator[DeployedPort]:
+    group: SendPortGroupModel,
+    place: Place,
+    ports: Sequence[DeployedPort],
+    registry: PropertyRegistry,
+    problems: Problems,
+) -> list[DeployedPort]:
     """Each port of a group once more, with the filter of the group."""
     known = {port.name: port for port in ports}
-    _refuse_repeats(f"port of group {group.name!r}", group.ports)
+    filter_ = problems.tried((*place, "filter"), partial(compile_filter, registry, group)) or Filter()
+    members = []
     for name in group.ports:
-        if name not in known:
-            raise ApplicationError(f"send port group {group.name!r}: there is no send port {name!r}")
-        port = known[name]
-        if port.two_way or port.definition["adapter"] is None:
-            raise ApplicationError(f"send port group {group.name!r}: {name!r} is no static one-way port")
-        filter_ = compile_filter(registry, group)
-        yield replace(port, name=_member(group.name, name), filter=filter_, group=group.name, port=name)
+        port = known.get(name)
+        if port is None:
+            problems.add((*place, "ports"), f"send port group {group.name!r}: there is no send port {name!r}")
+        elif port.two_way or port.definition["adapter"] is None:
+            problems.add((*place, "ports"), f"send port group {group.name!r}: {name!r} is no static one-way port")
+        else:
+            named = member_name(group.name, name)
+            members.append(replace(port, name=named, filter=filter_, group=group.name, port=name))
+    return members
 
 
-def _member(group: str, port: str) -> str:
-    """The name of the service that a port is as member of a group."""
-    return f"{group}/{port}"
-
-
-def _waiting(port: ReceivePortModel) -> DeployedPort:
-    """The service that waits for the responses of a two-way receive port."""
-    host = port.locations[0].host
-    return DeployedPort(response_service(port.name), host, 5, Filter(), {"name": port.name}, waits=True)
+def _waiting(port: ReceivePortModel, track: Track) -> DeployedPort:
+    """The service that waits for the responses of a two-way receive port. It is tracked as the first location is."""
+    first = port.locations[0]
+    kept = {"name": port.name}
+    name, track = response_service(port.name), first.track or track
+    return DeployedPort(name, first.host, 5, Filter(), kept, waits=True, track=track)
 
 
 def compile_filter(registry: PropertyRegistry, port: FilteredModel) -> Filter:

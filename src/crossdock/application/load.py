@@ -1,4 +1,4 @@
-"""Reads an application file, YAML or Python. What is wrong with it is one sentence that names the place."""
+"""Reads an application file, YAML or Python. What is wrong with its form is said at once, each with its place."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import reprlib
 import runpy
 import sys
 import traceback
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Mapping
 from contextlib import redirect_stdout
-from decimal import Decimal, InvalidOperation
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -21,21 +20,32 @@ from crossdock.application.builder import Application
 from crossdock.application.model import (
     ApplicationModel,
     LocationModel,
+    OrchestrationModel,
     ReceivePortModel,
     SchemaModel,
     SendPortGroupModel,
     SendPortModel,
 )
+from crossdock.application.problems import Lines, Place, Problems, place_text
+from crossdock.application.yaml_form import StrictLoader, lines_of, yaml_place
 from crossdock.component import builtins_beside
 from crossdock.errors import ApplicationError, CrossdockError, ForeignError, UsageError
 from crossdock.foreign import FOREIGN_CODE, described
 
+_TAGS = ("str", "int", "bool", "float")
 _MAY_HOLD_A_PASSWORD = {"address", "options", "allow"}
-_TRUE = ("true", "yes", "on")
 _KEYS = sorted(
     {
         field.alias or name
-        for model in (ApplicationModel, SchemaModel, ReceivePortModel, LocationModel, SendPortModel, SendPortGroupModel)
+        for model in (
+            ApplicationModel,
+            SchemaModel,
+            ReceivePortModel,
+            LocationModel,
+            SendPortModel,
+            SendPortGroupModel,
+            OrchestrationModel,
+        )
         for name, field in model.model_fields.items()
     }
 )
@@ -48,24 +58,46 @@ def load_application(path: Path) -> ApplicationModel:
     read: dict[str, Callable[[Path], ApplicationModel]] = {".py": _load_python, ".yaml": _load_yaml, ".yml": _load_yaml}
     if path.suffix not in read:
         raise UsageError(f"{path} is neither a .yaml nor a .py file.")
-    try:
-        return read[path.suffix](path)
-    except ValidationError as error:
-        raise ApplicationError(f"{path}: {_first_problem(error)}") from error
+    return read[path.suffix](path)
 
 
 def _load_yaml(path: Path) -> ApplicationModel:
     try:
-        content = yaml.load(path.read_bytes(), _StrictLoader)  # noqa: S506 - a SafeLoader
+        loader = StrictLoader(path.read_bytes())
+        node = loader.get_single_node()
+        content = None if node is None else loader.construct_document(node)
     except yaml.YAMLError as error:
-        raise ApplicationError(f"{path}: not readable as YAML: {_yaml_place(error)}") from error
+        raise ApplicationError(f"{path}: not readable as YAML: {yaml_place(error)}") from error
     except RecursionError as error:
         raise ApplicationError(f"{path}: not readable as YAML: it is nested too deeply") from error
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
     if not isinstance(content, dict):
         raise ApplicationError(f"{path}: an application is a mapping that starts with `application: <name>`")
-    return ApplicationModel.model_validate(content)
+    lines = lines_of(node)
+    return _validated(content, lines, Problems(path, lines))
+
+
+def _validated(content: Mapping[str, Any], lines: Lines, problems: Problems) -> ApplicationModel:
+    """Raises ApplicationError that names every place where the form is wrong."""
+    try:
+        model = ApplicationModel.model_validate(content)
+    except ValidationError as error:
+        told = {_untagged(problem["loc"]): problem for problem in reversed(error.errors())}  # the first of each place
+        for place, problem in reversed(told.items()):
+            problems.add(place, _told(problem))
+        problems.raise_any()
+        raise
+    problems.raise_any()
+    return model.at(lines)
+
+
+def _untagged(place: Place) -> Place:
+    """Where a value may be of several types, each of them says what is wrong, and its name ends the place."""
+    kept = len(place)
+    while kept and isinstance(step := place[kept - 1], str) and (step in _TAGS or "[" in step):
+        kept -= 1
+    return place[:kept]
 
 
 def _load_python(path: Path) -> ApplicationModel:
@@ -75,9 +107,15 @@ def _load_python(path: Path) -> ApplicationModel:
         found = {id(value): value for value in names.values() if isinstance(value, Application)}
         if len(found) != 1:
             raise ApplicationError(f"{path}: a Python application file holds exactly one Application, not {len(found)}")
-        return next(iter(found.values())).model()
-    except (CrossdockError, ValidationError) as error:
+        application = next(iter(found.values()))
+        lines = application.lines_in(str(path))
+        problems = Problems(path, lines)
+        return _validated(application.declared(problems), lines, problems)
+    except CrossdockError as error:
         if isinstance(error, ApplicationError):
+            text = str(error)
+            if text.startswith((f"{path}:", f"{path},")):
+                raise
             raise ApplicationError(f"{_python_place(path, error)}: {_message(error)}") from error
         raise
     except Exception as error:
@@ -98,9 +136,8 @@ def _message(error: BaseException) -> str:
     return message.split(": ", 1)[1] if message.startswith("/") and ": " in message else message
 
 
-def _first_problem(error: ValidationError) -> str:
-    problem = error.errors()[0]
-    place = _place(problem["loc"])
+def _told(problem: ErrorDetails) -> str:
+    place = place_text(problem["loc"])
     match problem["type"]:
         case "extra_forbidden":
             key = str(problem["loc"][-1])
@@ -121,57 +158,3 @@ def _shown(problem: ErrorDetails) -> str:
     if has_parts or isinstance(given, dict | list) or not _MAY_HOLD_A_PASSWORD.isdisjoint(problem["loc"]):
         return ""
     return f", not {reprlib.repr(given)}"
-
-
-def _place(steps: Iterable[int | str]) -> str:
-    place = ""
-    for step in steps:
-        place += f"[{step}]" if isinstance(step, int) else f".{step}"
-    return place.removeprefix(".") or "the application"
-
-
-def _yaml_place(error: yaml.YAMLError) -> str:
-    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
-        return f"line {error.problem_mark.line + 1}, column {error.problem_mark.column + 1}: {error.problem}"
-    return " ".join(str(error).split())
-
-
-class _StrictLoader(yaml.SafeLoader):
-    """A key that is written twice is a mistake, not an update; a number keeps every digit; nothing is expanded."""
-
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent):
-            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
-            raise yaml.MarkedYAMLError(problem="aliases (*name) are not supported", problem_mark=mark)
-        return super().compose_node(parent, index)
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-        unquoted = next((node.value[n][0] for n, key in enumerate(keys) if not isinstance(key, str)), None)
-        if unquoted is not None:
-            raise yaml.MarkedYAMLError(problem=_unquoted(unquoted), problem_mark=unquoted.start_mark)
-        repeated = next((node.value[n][0] for n, key in enumerate(keys) if key in keys[:n]), None)
-        if repeated is not None:
-            raise yaml.MarkedYAMLError(
-                problem=f"the key {repeated.value!r} is there twice", problem_mark=repeated.start_mark
-            )
-        return super().construct_mapping(node, deep)
-
-
-def _unquoted(key: yaml.Node) -> str:
-    if not isinstance(key, yaml.ScalarNode):
-        return "a key is text"
-    kind = key.tag.rpartition(":")[2]
-    meant = f"the {kind} {str(key.value).lower() in _TRUE}".lower() if kind == "bool" else f"a value of type {kind}"
-    return f'YAML reads the key {key.value} as {meant}, and a key is text; write "{key.value}" in quotes'
-
-
-def _exact_number(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> Decimal | float:
-    """`999.9999999999999991` as it is written; .inf and .nan have no decimal."""
-    try:
-        return Decimal(str(loader.construct_scalar(node)))
-    except InvalidOperation:
-        return float(loader.construct_yaml_float(node))
-
-
-_StrictLoader.add_constructor("tag:yaml.org,2002:float", _exact_number)

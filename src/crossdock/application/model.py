@@ -7,9 +7,19 @@ from datetime import time, timedelta
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PositiveInt, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PositiveInt,
+    PrivateAttr,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
+from crossdock.application.problems import Lines
 from crossdock.message.property import PropertyType
 from crossdock.pipeline.definition import Format
 from crossdock.pipeline.json import Split
@@ -35,6 +45,22 @@ class Model(BaseModel):
     """Strict: an unknown key is an error, not a silent miss."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+# What is tracked: nothing, what happens, or the bodies too.
+Track = Literal["off", "events", "bodies"]
+
+
+class PropertyModel(Model):
+    """The type of a property. The values of a `personal` one are kept apart in the track."""
+
+    type: PropertyType
+    personal: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _may_be_a_type_alone(cls, data: Any) -> Any:
+        return {"type": data} if isinstance(data, str) else data
 
 
 class HostModel(Model):
@@ -115,6 +141,7 @@ class LocationModel(Model):
     interchange: Literal["recoverable", "standard"] = "recoverable"
     host: Name = DEFAULT_HOST
     labels: list[Name] = []
+    track: Track | None = None
 
 
 class MapModel(Model):
@@ -254,6 +281,7 @@ class SendPortModel(FilteredModel):
     pipeline: SendPipelineModel | None = None
     response: ResponseModel | None = None
     failed_messages: Literal["suspend", "route"] = "suspend"
+    track: Track | None = None
 
     @model_validator(mode="after")
     def _has_a_destination(self) -> SendPortModel:
@@ -274,14 +302,59 @@ class SendPortGroupModel(FilteredModel):
     ports: list[Name] = Field(min_length=1)
 
 
+class OrchestrationModel(Model):
+    """A coroutine `module:name` beside the application; `bind` says what each of its ports stands for.
+
+    That is a send port, a group, another orchestration, or `direct`: whoever subscribes. `maps` are those that the code
+    names.
+    """
+
+    name: Name
+    function: str = Field(min_length=1)
+    bind: dict[Name, Name] = {}
+    host: Name = DEFAULT_HOST
+    maps: dict[Name, MapModel] = {}
+    track: Track | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_named_after_its_function(cls, data: Any) -> Any:
+        if not isinstance(data, dict) or not isinstance(data.get("function"), str):
+            return data
+        return {"name": data["function"].rpartition(":")[2], **data}
+
+
 class ApplicationModel(Model):
-    """Everything that is deployed together."""
+    """Everything that is deployed together. `track` is for whatever has no `track` of its own."""
 
     application: Name
+    track: Track = "events"
     hosts: list[HostModel] = []
-    properties: dict[str, PropertyType] = {}
+    properties: dict[str, PropertyModel] = {}
     schemas: list[SchemaModel] = []
     pipelines: list[PipelineModel] = []
     receive_ports: list[ReceivePortModel] = []
     send_ports: list[SendPortModel] = []
     send_port_groups: list[SendPortGroupModel] = []
+    orchestrations: list[OrchestrationModel] = []
+    _lines: Lines = PrivateAttr(default_factory=dict)
+
+    @property
+    def lines(self) -> Lines:
+        """Where in the file things are declared, as far as that is known."""
+        return self._lines
+
+    def at(self, lines: Lines) -> ApplicationModel:
+        """The same, declared at these lines."""
+        copy = self.model_copy()
+        copy._lines = lines
+        return copy
+
+    @property
+    def types(self) -> dict[str, PropertyType]:
+        """The types of its properties."""
+        return {name: declared.type for name, declared in self.properties.items()}
+
+    @property
+    def personal(self) -> list[str]:
+        return [name for name, declared in self.properties.items() if declared.personal]

@@ -6,6 +6,7 @@ A pipeline is built once here, so that whatever is wrong with it is said before 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import cast, get_args
 
@@ -22,6 +23,7 @@ from crossdock.application.model import (
     SendPipelineModel,
     SendPortModel,
 )
+from crossdock.application.problems import Problems
 from crossdock.errors import ApplicationError
 from crossdock.message.property import PropertyRegistry, PropertyType
 from crossdock.pipeline.build import BUILT_IN, receive_pipeline
@@ -43,24 +45,34 @@ class Pipelines:
     """Of one application, whose files are found relative to `folder`."""
 
     def __init__(
-        self, application: ApplicationModel, registry: PropertyRegistry, folder: Path, text_limit: int
+        self,
+        application: ApplicationModel,
+        registry: PropertyRegistry,
+        folder: Path,
+        text_limit: int,
+        problems: Problems | None = None,
     ) -> None:
+        """What is wrong with a schema is one of the problems, and the schema is taken for one that promotes nothing."""
+        collected = problems or Problems(folder, {})
         self._registry = registry
         self._folder = folder
         self._text_limit = text_limit
         self._declared = {pipeline.name: pipeline for pipeline in application.pipelines}
-        self._schemas = {schema.type: self._schema(schema) for schema in application.schemas}
-        for name in self._declared:
+        self._schemas = {
+            schema.type: collected.tried(("schemas", number), partial(self._schema, schema)) or _bare(schema)
+            for number, schema in enumerate(application.schemas)
+        }
+        for number, name in enumerate(self._declared):
             if name in BUILT_IN:
-                raise ApplicationError(f"pipeline {name!r} has the name of a built-in one; choose another")
+                taken = f"pipeline {name!r} has the name of a built-in one; choose another"
+                collected.add(("pipelines", number), taken)
+        if problems is None:
+            collected.raise_any()
 
     def of(self, port: ReceivePortModel, location: LocationModel) -> PipelineDefinition:
-        """The pipeline of a receive location. Raises ApplicationError, with the location in it."""
-        try:
-            definition = self._receiving(location, port.maps, standard=location.interchange == "standard")
-            receive_pipeline(definition)
-        except ApplicationError as error:
-            raise ApplicationError(f"receive location {location.name!r}: {error}") from error
+        """The pipeline of a receive location. Raises ApplicationError."""
+        definition = self._receiving(location, port.maps, standard=location.interchange == "standard")
+        receive_pipeline(definition)
         return definition
 
     def _receiving(
@@ -117,6 +129,31 @@ class Pipelines:
             receive_pipeline(definition)
         except ApplicationError as error:
             raise ApplicationError(f"send port {port.name!r}, response: {error}") from error
+        return definition
+
+    def making(self) -> dict[str, PipelineDefinition]:
+        """How an orchestration makes a message of each type: its body is read as one document of that type."""
+        return {
+            type_: PipelineDefinition(
+                disassemble=schema.format,
+                schemas=(schema,),
+                split="document" if schema.format == "json" else None,
+                standard=True,
+                text_limit=self._text_limit,
+            )
+            for type_, schema in self._schemas.items()
+        }
+
+    def mapping(self, each: MapModel) -> PipelineDefinition:
+        """A map that an orchestration names. Raises ApplicationError."""
+        definition = PipelineDefinition(
+            disassemble="passthrough",
+            targets=() if each.to is None else (self._target(each),),
+            maps=(self._map(each),),
+            text_limit=self._text_limit,
+            code=str(self._folder),
+        )
+        receive_pipeline(definition)
         return definition
 
     def _outbound(self, pipeline: SendPipelineModel, maps: Sequence[MapModel]) -> SendPipelineDefinition:
@@ -262,6 +299,12 @@ class Pipelines:
             known = ", ".join(self._schemas) or "none"
             raise ApplicationError(f"a map makes {each.to!r}, which is not declared as a schema (declared: {known})")
         return self._schemas[each.to]
+
+
+def _bare(schema: SchemaModel) -> SchemaDefinition:
+    """In place of one that is wrong, so that what names it is not refused for that."""
+    record = RecordDefinition(columns=tuple(schema.columns)) if schema.format == "flat" else None
+    return SchemaDefinition(type=schema.type, format=schema.format, record=record)
 
 
 def _check_path(schema: SchemaModel, name: str, path: str) -> None:

@@ -35,6 +35,7 @@ class PushedLocations:
         self._threads: dict[int, PipelineThreads] = {}
         self._isolated: dict[int, IsolatedInstance] = {}
         self._running: dict[int, ReceiveLocation] = {}
+        self._failing: set[int] = set()
         self._ending: list[Thread] = []
         self._followed: Mapping[int, ReceiveLocation] | None = None
         self._try_again: float | None = None
@@ -83,9 +84,14 @@ class PushedLocations:
             called(_listener(location).start, receiver)
         except CrossdockError as error:
             told = location.without_secrets(str(error))
-            logger.warning("Receive location %r: %s; trying again", location.definition.name, told)
+            level = logging.INFO if location.id in self._failing else logging.WARNING
+            logger.log(level, "Receive location %r: %s; trying again", location.definition.name, told)
+            self._failing.add(location.id)
             self._try_again = time.monotonic() + _TRY_AGAIN_SECONDS
             return
+        if location.id in self._failing:
+            self._failing.discard(location.id)
+            logger.warning("Receive location %r is served again", location.definition.name)
         before = self._running.get(location.id)
         self._running[location.id] = location
         if before is not None:
@@ -116,6 +122,7 @@ class PushedLocations:
             self._responder(location.host_id),
             self._agent.message_id,
             self._threads_of(location),
+            self._agent.tracer,
         )
 
     def _threads_of(self, location: ReceiveLocation) -> PipelineThreads:

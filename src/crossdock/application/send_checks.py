@@ -9,9 +9,11 @@ from crossdock.adapter.contract import ForgettingSendAdapter, SendAdapter
 from crossdock.adapter.macro import macros_in
 from crossdock.adapter.registry import TRANSPORTS, kind_of_place
 from crossdock.application.model import ApplicationModel, SendPortModel, WindowModel
+from crossdock.application.problems import Problems
 from crossdock.errors import ApplicationError
 from crossdock.message.property import PropertyRegistry
 
+_ADDRESS = "its address"
 # What is written beside the system properties.
 _WRITTEN = (
     "BTS.RequestMessageID",
@@ -20,7 +22,7 @@ _WRITTEN = (
 )
 
 
-def check_macros(application: ApplicationModel, registry: PropertyRegistry) -> None:
+def check_macros(application: ApplicationModel, registry: PropertyRegistry, problems: Problems) -> None:
     """Refuse macros in addresses and headers that are neither built in nor properties: they would always be empty."""
     distinguished = {
         name
@@ -30,15 +32,16 @@ def check_macros(application: ApplicationModel, registry: PropertyRegistry) -> N
         for name in record.distinguished
     }
     known = {*_WRITTEN, *(name.removeprefix("BTS.") for name in _WRITTEN), *distinguished}
-    for port in application.send_ports:
+    for number, port in enumerate(application.send_ports):
         built_in = ("MessageID", *(_own_macros(port) or ()))
         for place, name in _macros(port):
             if name not in built_in and name not in known and registry.resolve(name) is None:
                 declared = ", ".join(sorted({*registry.declared, *distinguished})) or "none"
-                raise ApplicationError(
+                problems.add(
+                    ("send_ports", number, "address" if place == _ADDRESS else "options"),
                     f"send port {port.name!r}: {place} has the macro %{name}%, and there is no such property. "
                     f"There are {', '.join(f'%{each}%' for each in built_in)}, the declared properties ({declared}) "
-                    "and those of the system"
+                    "and those of the system",
                 )
 
 
@@ -55,7 +58,7 @@ def check_retries(port: SendPortModel, adapter: SendAdapter) -> None:
 
 def _macros(port: SendPortModel) -> Iterator[tuple[str, str]]:
     """Where macros stand, and their names. Adapters of one's own have none, or understand them in their own way."""
-    texts = [("its address", port.address or "")] if _own_macros(port) is not None else []
+    texts = [(_ADDRESS, port.address or "")] if _own_macros(port) is not None else []
     for kind, options in _options(port):
         if kind in TRANSPORTS and isinstance(options, dict):
             texts += TRANSPORTS[kind].send.templates(options)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import getpass
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from crossdock.errors import CrossdockError, UsageError
 from crossdock.messagebox.agent import Agent
+from crossdock.messagebox.database import Actor
 from crossdock.messagebox.embedded import START_SECONDS, EmbeddedServer
+from crossdock.messagebox.rows import storable
 from crossdock.settings import Settings
 
 _REVIVE_SECONDS = 5.0
@@ -20,6 +24,7 @@ class Store:
     def __init__(self, settings: Settings) -> None:
         self._server = None if settings.database else EmbeddedServer(settings.home)
         self._given = settings.database
+        self._actor = Actor(storable(settings.person or _operating_system_user()), storable(settings.reason))
 
     def open(self, *, any_version: bool = False, patience: float = START_SECONDS) -> Agent:
         """Refuses a MessageBox of an older or newer Crossdock, except to who takes `any_version` and migrates it.
@@ -27,7 +32,7 @@ class Store:
         `patience`: how long the embedded server may take to start, in seconds.
         """
         database = self._server.acquire(patience) if self._server else self._given
-        self.agent = Agent(database)
+        self.agent = Agent(database, actor=self._actor)
         try:
             if not self._server:
                 # It is not ours, and may be away, refuse us, or be of another version: say so before anything starts.
@@ -68,3 +73,10 @@ def existing(settings: Settings) -> Settings:
             f"There is no MessageBox in {settings.home}. Create it with `crossdock run APP`, or give --home."
         )
     return settings
+
+
+def _operating_system_user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # in a container the user may have a number only
+        return f"user {os.getuid()}"

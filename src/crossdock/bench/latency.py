@@ -30,7 +30,7 @@ from crossdock.message.message import Message, MessageId, Part
 from crossdock.message.property import PropertyRegistry, PropertyType
 from crossdock.message.publication import Publication
 from crossdock.messagebox.agent import Agent
-from crossdock.messagebox.deployment import DeployedPort, Deployment
+from crossdock.messagebox.deployment import DeployedPort, Deployment, Level
 from crossdock.subscription.text import parse_filter
 
 _HOST = "Bench"
@@ -44,19 +44,24 @@ Progress = Callable[[str], None]
 Figures = dict[str, Any]
 
 
-def bench_latency(*, seconds: float, database: str, progress: Progress) -> Figures:
+def bench_latency(*, seconds: float, database: str, progress: Progress, tracking: Level = "events") -> Figures:
     """Every figure of one run. Raises CrossdockError unless every message that was published was seen just once."""
     with (
         tempfile.TemporaryDirectory(prefix="crossdock-bench-") as home,
         fresh_messagebox(database, Path(home)) as agent,
     ):
-        figures = _express_lane(agent, seconds, progress)
+        figures = _express_lane(agent, seconds, progress, tracking)
         progress("http requests and their answers")
-        return {"seconds": seconds, **figures, "http": http_exchange(agent, Path(home), seconds, _percentiles)}
+        return {
+            "seconds": seconds,
+            "tracking": tracking,
+            **figures,
+            "http": http_exchange(agent, Path(home), seconds, _percentiles),
+        }
 
 
-def _express_lane(agent: Agent, seconds: float, progress: Progress) -> Figures:
-    with _subscribed(agent) as lane, _listening(agent.database) as baseline:
+def _express_lane(agent: Agent, seconds: float, progress: Progress, tracking: Level) -> Figures:
+    with _subscribed(agent, tracking) as lane, _listening(agent.database) as baseline:
         progress("warming up")
         for _ in range(_WARM_UP):
             baseline.measure()
@@ -136,6 +141,7 @@ class _Lane:
     instance: HostInstance
     subscriber: _Subscriber
     host: int
+    service: int
     published: list[tuple[MessageId, float]]
     last_arrival: float = 0.0
 
@@ -143,7 +149,8 @@ class _Lane:
         """One message. The clock starts when it is complete."""
         id_ = self.agent.message_id()
         context = Context({"BTS.MessageType": "Ping", "Number": 1}, {"BTS.MessageID": str(id_)})
-        publication = Publication(self.host, (Message(id_, context, (Part("body", b"ping"),)),))
+        message = Message(id_, context, (Part("body", b"ping"),))
+        publication = Publication(self.host, (message,), service_id=self.service)
         began = time.perf_counter()
         self.agent.publish([publication])
         self.published.append((id_, began))
@@ -170,17 +177,17 @@ class _Lane:
 
 
 @contextmanager
-def _subscribed(agent: Agent) -> Iterator[_Lane]:
+def _subscribed(agent: Agent, tracking: Level) -> Iterator[_Lane]:
     """One subscriber, and a host instance that gives it what arrives."""
     filter_ = parse_filter(PropertyRegistry(_PROPERTIES), "MessageType = 'Ping' AND Number >= 0")
-    agent.subscriptions.deploy(
-        Deployment("bench", _PROPERTIES, [], [DeployedPort("Subscriber", _HOST, 5, filter_, {"name": "Subscriber"})])
-    )
+    port = DeployedPort("Subscriber", _HOST, 5, filter_, {"name": "Subscriber"}, track=tracking)
+    agent.subscriptions.deploy(Deployment("bench", _PROPERTIES, [], [port]))
+    [service] = [each.service_id for each in agent.router().subscriptions.values()]
     host, subscriber = agent.configuration.hosts()[_HOST], _Subscriber()
     instance = HostInstance(agent, host, lambda _: subscriber)
     instance.start()
     try:
-        yield _Lane(agent, instance, subscriber, host, [])
+        yield _Lane(agent, instance, subscriber, host, service, [])
     finally:
         instance.stop()
 

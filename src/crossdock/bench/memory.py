@@ -39,14 +39,14 @@ class PeakMemory:
     def look(self) -> None:
         """Once; kept if it is more than before."""
         seen = {
-            "driver": _resident(os.getpid()),
-            "jvm": _resident(self._java),
-            "python_workers": sum(map(_resident, _descendants(self._java))),
+            "driver": resident(os.getpid()),
+            "jvm": resident(self._java),
+            "python_workers": sum(map(resident, _descendants(self._java))),
         }
         self.peak = {name: max(size, self.peak[name]) for name, size in seen.items()}
 
 
-def _resident(process: int) -> int:
+def resident(process: int) -> int:
     with suppress(OSError):  # it may have ended meanwhile
         pages = (_PROC / str(process) / "statm").read_text().split()[1]
         return int(pages) * os.sysconf("SC_PAGE_SIZE")

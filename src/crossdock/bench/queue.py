@@ -30,7 +30,7 @@ from crossdock.message.message import Message, Part
 from crossdock.message.property import PropertyRegistry, PropertyType
 from crossdock.message.publication import Publication
 from crossdock.messagebox.agent import Agent
-from crossdock.messagebox.deployment import DeployedPort, Deployment
+from crossdock.messagebox.deployment import DeployedPort, Deployment, Level
 from crossdock.subscription.text import parse_filter
 
 _BATCH = 2_500
@@ -50,6 +50,7 @@ class _Bench:
 
     agent: Agent
     host: int
+    service: int
     progress: Progress
 
 
@@ -62,9 +63,10 @@ def bench_queue(
     reader_seconds: float,
     database: str,
     progress: Progress,
+    tracking: Level = "events",
 ) -> Figures:
     """Every figure of one run; rates are of wall-clock seconds, the median of the rounds."""
-    with _messagebox(database, subscriptions, progress) as bench:
+    with _messagebox(database, subscriptions, progress, tracking) as bench:
         publishing, ceiling, taking, cleaning, few_and_many = [], [], [], [], []
         for number in range(rounds):
             progress(f"round {number + 1} of {rounds}")
@@ -84,6 +86,7 @@ def bench_queue(
         "body_bytes": body,
         "references_per_message": _COPIES,
         "rounds": rounds,
+        "tracking": tracking,
         "publish_per_s": round(median(publishing)),
         "copy_ceiling_per_s": round(median(ceiling)),
         "ratio_to_copy": round(median(publishing) / median(ceiling), 3),
@@ -110,24 +113,25 @@ def bench_queue(
 
 
 @contextmanager
-def _messagebox(database: str, subscriptions: int, progress: Progress) -> Iterator[_Bench]:
+def _messagebox(database: str, subscriptions: int, progress: Progress, tracking: Level = "events") -> Iterator[_Bench]:
     with (
         tempfile.TemporaryDirectory(prefix="crossdock-bench-") as home,
         fresh_messagebox(database, Path(home)) as agent,
     ):
-        agent.subscriptions.deploy(_deployment(subscriptions))
-        bench = _Bench(agent, agent.configuration.hosts()[_HOST], progress)
+        agent.subscriptions.deploy(_deployment(subscriptions, tracking))
+        service = min(each.service_id for each in agent.router().subscriptions.values())
+        bench = _Bench(agent, agent.configuration.hosts()[_HOST], service, progress)
         _publish(bench, _batches(bench, _BATCH, 16))  # numba compiles on its first batch
         _drain(bench, workers=8)
         yield bench
 
 
-def _deployment(subscriptions: int) -> Deployment:
+def _deployment(subscriptions: int, tracking: Level) -> Deployment:
     registry = PropertyRegistry(_PROPERTIES)
     wanted = ["EXISTS(Region)", "Amount >= 0", "Region IN ('EU', 'US', 'NO')"]
     filters = wanted + [f"Customer = 'C{n}' AND Amount < 0" for n in range(subscriptions - len(wanted))]
     ports = [
-        DeployedPort(f"Port{n}", _HOST, 5, parse_filter(registry, text), {"name": f"Port{n}"})
+        DeployedPort(f"Port{n}", _HOST, 5, parse_filter(registry, text), {"name": f"Port{n}"}, track=tracking)
         for n, text in enumerate(filters)
     ]
     return Deployment("bench", _PROPERTIES, [], ports)
@@ -137,7 +141,10 @@ def _batches(bench: _Bench, messages: int, body: int) -> list[Publication]:
     """Publications of new messages, made before anything is timed."""
     content = b"x" * body
     made = [_message(bench.agent, n, content) for n in range(messages)]
-    return [Publication(bench.host, tuple(made[start : start + _BATCH])) for start in range(0, messages, _BATCH)]
+    return [
+        Publication(bench.host, tuple(made[start : start + _BATCH]), service_id=bench.service)
+        for start in range(0, messages, _BATCH)
+    ]
 
 
 def _message(agent: Agent, number: int, content: bytes) -> Message:

@@ -26,6 +26,7 @@ from crossdock.bench.traffic import FORMATS, Format, Traffic, deployment
 from crossdock.message.message import random_bits
 from crossdock.message.publication import Publication
 from crossdock.messagebox.agent import Agent
+from crossdock.messagebox.deployment import Level
 from crossdock.receive.item import IntakeItem
 
 _CEILING_MESSAGES, _CEILING_BATCH = 50_000, 2_500
@@ -41,7 +42,15 @@ Progress = Callable[[str], None]
 Figures = dict[str, Any]
 
 
-def bench_throughput(traffic: Traffic, *, format_: str, database: str, peer_url: str, progress: Progress) -> Figures:
+def bench_throughput(
+    traffic: Traffic,
+    *,
+    format_: str,
+    database: str,
+    peer_url: str,
+    progress: Progress,
+    tracking: Level = "events",
+) -> Figures:
     """Every figure of one run; rates are of wall-clock seconds. With `peer_url` the same goes through RabbitMQ."""
     if peer_url:
         check_peer(peer_url)
@@ -50,7 +59,7 @@ def bench_throughput(traffic: Traffic, *, format_: str, database: str, peer_url:
         folder.mkdir()
         with fresh_messagebox(database, home) as agent:
             progress(f"deploying {traffic.subscriptions:,} subscriptions")
-            agent.subscriptions.deploy(deployment(traffic, FORMATS[format_], folder))
+            agent.subscriptions.deploy(deployment(traffic, FORMATS[format_], folder, tracking))
             ceilings = [_ceiling(agent, traffic, FORMATS[format_], progress)]
             progress("starting Spark")
             with running_lane(agent, home) as lane:
@@ -58,6 +67,7 @@ def bench_throughput(traffic: Traffic, *, format_: str, database: str, peer_url:
             empty(agent.database)
             ceilings.append(_ceiling(agent, traffic, FORMATS[format_], progress))
     return {
+        "tracking": tracking,
         **_figures(traffic, format_, ceilings, figures),
         **(_peer(traffic, peer_url, figures["end_to_end_per_s"], progress) if peer_url else {}),
     }

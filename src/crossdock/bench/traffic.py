@@ -14,7 +14,7 @@ from typing import Any
 from crossdock.application.deploy import deployment_of
 from crossdock.application.model import DEFAULT_HOST, ApplicationModel
 from crossdock.errors import UsageError
-from crossdock.messagebox.deployment import DeployedPort, Deployment
+from crossdock.messagebox.deployment import DeployedPort, Deployment, Level
 from crossdock.subscription.predicate import Filter, Operator, Predicate
 
 MESSAGE_TYPE = "Order"
@@ -142,11 +142,12 @@ FORMATS: Mapping[str, Format] = {
 }
 
 
-def deployment(traffic: Traffic, format_: Format, folder: Path) -> Deployment:
+def deployment(traffic: Traffic, format_: Format, folder: Path, tracking: Level = "events") -> Deployment:
     """The application: one receive location for the folder, and a send port for each subscription."""
     model = ApplicationModel.model_validate(
         {
             "application": "bench",
+            "track": tracking,
             "properties": _PROPERTIES,
             "schemas": format_.schemas,
             "receive_ports": [
@@ -162,7 +163,7 @@ def deployment(traffic: Traffic, format_: Format, folder: Path) -> Deployment:
     made = deployment_of(model, folder / "bench.yaml", text_limit=_TEXT_LIMIT)
     # Ready-made filters: parsing the text of a hundred thousand would take half a minute.
     ports = [
-        DeployedPort(f"Port{number}", DEFAULT_HOST, 5, filter_, {})
+        DeployedPort(f"Port{number}", DEFAULT_HOST, 5, filter_, {}, track=tracking)
         for number, filter_ in enumerate(traffic.filters(format_.message_type))
     ]
     return Deployment(made.application, made.properties, made.locations, ports)

@@ -2,137 +2,208 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from threading import Event
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
+from crossdock.cli import deployment, messages, running
+from crossdock.cli.acts import acts
 from crossdock.cli.bench import bench
+from crossdock.cli.completion import names_of, one_of
+from crossdock.cli.options import (
+    ApplicationFile,
+    Database,
+    Home,
+    Master,
+    Output,
+    Person,
+    Reason,
+    settings_of,
+    stop_on_signals,
+)
 from crossdock.cli.output import Format
-
-if TYPE_CHECKING:
-    from crossdock.settings import Settings
+from crossdock.cli.suspended import suspended
+from crossdock.cli.watching import top
 
 app = typer.Typer(
     name="crossdock",
-    help="Durable, content-based publish/subscribe: messages in, routed by what is in them, out to whoever wants them.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
 
+app.add_typer(suspended)
+app.add_typer(acts)
 app.add_typer(bench, name="bench")
-
-Home = Annotated[Path | None, typer.Option(help="Where the embedded PostgreSQL and Spark keep files.  [.crossdock]")]
-Database = Annotated[str | None, typer.Option(help="URL of a PostgreSQL server, instead of the embedded one.")]
-Master = Annotated[str | None, typer.Option(help="URL of a Spark master, instead of Spark on this machine.")]
-Output = Annotated[Format, typer.Option("-o", "--output", help="How to print.")]
-MessageIds = Annotated[list[str], typer.Argument(metavar="ID...", help="Message ids, as `get suspended` shows them.")]
-PortName = Annotated[str, typer.Argument(metavar="NAME", help="A send port or a group, as `get ports|groups` show it.")]
-LocationName = Annotated[str, typer.Argument(metavar="NAME", help="A receive location, as `get locations` shows it.")]
-ApplicationFile = Annotated[Path, typer.Argument(metavar="APP", help="The application: a .yaml or .py file.")]
+app.command()(top)
 
 
-@app.command()
-def run(
-    application: ApplicationFile,
-    until_idle: Annotated[bool, typer.Option(help="End when nothing is left to do, and print a summary.")] = False,
-    home: Home = None,
-    database: Database = None,
-    master: Master = None,
-    spark_ui: Annotated[bool | None, typer.Option(help="Open Spark's web page.")] = None,
-    output: Output = Format.TABLE,
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"crossdock {version('crossdock')}")
+        raise typer.Exit
+
+
+@app.callback()
+def crossdock(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
 ) -> None:
-    """Deploy an application and run everything on this machine until Ctrl-C.
-
-    With --until-idle the exit code is 0 if all was delivered, and 3 if anything is suspended, unrouted or waiting.
-    """
-    from crossdock.administration import running
-    from crossdock.cli.output import print_summary, progress
-
-    settings = _settings(home=home, database=database, master=master, spark_ui=spark_ui)
-    deployment = running.loaded(application, settings)
-    with progress() as show:
-        summary = running.run(deployment, settings, until_idle=until_idle, stop=_stop_on_signals(), progress=show)
-    print_summary(summary, output)
-    if until_idle and not summary.all_delivered:
-        raise typer.Exit(3)
+    """Durable, content-based publish/subscribe: messages in, routed by what is in them, out to whoever wants them."""
 
 
-@app.command()
-def pipeline(home: Home = None, database: Database = None, master: Master = None) -> None:
-    """Receive for everything that is deployed until Ctrl-C, in a process of its own; `crossdock host` delivers."""
-    from crossdock.administration.running import receive
-    from crossdock.cli.output import progress
-
-    settings = _settings(home=home, database=database, master=master)
-    with progress() as show:
-        receive(settings, stop=_stop_on_signals(), progress=show)
-
-
-@app.command()
-def host(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Hosts, as `get hosts` shows them.")],
-    home: Home = None,
-    database: Database = None,
-) -> None:
-    """Run one more instance of a host until Ctrl-C, in a process of its own; instances share the queue."""
-    from crossdock.administration.running import deliver
-    from crossdock.cli.output import progress
-
-    settings = _settings(home=home, database=database)
-    with progress() as show:
-        deliver(settings, names, stop=_stop_on_signals(), progress=show)
+app.command()(running.run)
+app.command()(deployment.plan)
+app.command()(deployment.apply)
+app.command()(deployment.undeploy)
+app.command()(deployment.schema)
+app.command()(running.pipeline)
+app.command()(running.host)
 
 
 @app.command()
 def get(
     what: Annotated[
-        str, typer.Argument(metavar="ports|groups|locations|subscriptions|suspended|hosts", help="What to list.")
+        str,
+        typer.Argument(
+            metavar="applications|ports|groups|locations|orchestrations|instances|subscriptions|messages|suspended|waiting|hosts|access|audit",
+            help="What to list.",
+            autocompletion=one_of(
+                *("applications", "ports", "groups", "locations", "orchestrations", "instances", "subscriptions"),
+                *("messages", "suspended", "waiting", "hosts", "access", "audit"),
+            ),
+        ),
     ],
+    state: Annotated[
+        str | None, typer.Option(help="Of instances: running, suspended or cancelling. Of messages: as they show it.")
+    ] = None,
+    where: Annotated[
+        str | None,
+        typer.Option(help='Of messages, suspended or not, and of instances: a filter, as "Amount > 1000".'),
+    ] = None,
+    port: Annotated[
+        str | None, typer.Option(help="Of messages and what waits: the port, orchestration or location.")
+    ] = None,
+    code: Annotated[str | None, typer.Option(help="Of what is suspended: with which code.")] = None,
+    type_: Annotated[str | None, typer.Option("--type", help="Of messages, suspended or not: their type.")] = None,
+    by: Annotated[str | None, typer.Option(help="Of what is suspended: counted by code, port or type.")] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(help="Of messages and the audit: 30m, 12h or 7d ago, or a time, as 2026-01-31T12:00."),
+    ] = None,
+    until: Annotated[str | None, typer.Option(help="Of messages: the same, for the newest.")] = None,
+    person: Annotated[str | None, typer.Option(help="Of the audit: who acted.")] = None,
+    action: Annotated[str | None, typer.Option(help="Of the audit: what was done, as resume or stop.")] = None,
+    limit: Annotated[
+        int, typer.Option(min=1, max=10_000, help="Of messages, what waits, and the audit: how many.")
+    ] = 100,
+    after: Annotated[int, typer.Option(min=0, help="Of what is suspended: go on after this sequence.")] = 0,
+    before: Annotated[str | None, typer.Option(help="Of messages: go on where a list has ended.")] = None,
+    personal: Annotated[
+        bool, typer.Option("--personal", help="Of messages: search by personal properties too, which is recorded.")
+    ] = False,
     home: Home = None,
     database: Database = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """List send ports, groups of them, receive locations, subscriptions, suspended messages or hosts."""
-    from crossdock.administration.service import Administration, opened
-    from crossdock.cli.output import print_hosts, print_rows, print_suspended
+    """List applications, send ports, groups, receive locations, orchestrations, their instances, subscriptions,
+    suspended messages, messages (the newest first), what waits for its next attempt, hosts, access (who may do what),
+    or the audit (who did what).
+    """
+    from crossdock.administration.service import Administration, Selection, opened
+    from crossdock.cli import output as show
+    from crossdock.cli import show_instances
     from crossdock.errors import UsageError
 
+    chosen = Selection((), port, code, type_, where, since, everything=True)
     lists: dict[str, Callable[[Administration], Sequence[Any]]] = {
+        "applications": Administration.applications,
         "ports": Administration.ports,
         "groups": Administration.groups,
         "locations": Administration.locations,
+        "orchestrations": Administration.orchestrations,
+        "instances": partial(Administration.instances, state=state, where=where),
         "subscriptions": Administration.subscriptions,
-        "suspended": Administration.suspended,
+        "suspended": partial(Administration.suspended, selection=chosen, limit=limit + 1, after=after),
+        "waiting": partial(Administration.waiting, port=port, limit=limit),
         "hosts": Administration.hosts,
+        "access": Administration.access,
+        "audit": partial(Administration.audit, since=since, person=person, action=action, limit=limit),
     }
+    if what == "messages":
+        window = {"until": until, "type_": type_, "port": port, "before": before, "personal": personal}
+        _refuse_options(what, {"code": code, "by": by, "person": person, "action": action})
+        messages.get_messages(home, database, output, since=since, state=state, where=where, limit=limit, **window)
+        return
     if what not in lists:
-        raise UsageError(f"There is nothing called {what!r} to list. Choose one of: {', '.join(lists)}.")
-    with opened(_settings(home=home, database=database)) as service:
-        rows = lists[what](service)
-    if what == "suspended":
-        print_suspended(rows, output)
-    elif what == "hosts":
-        print_hosts(rows, output)
+        raise UsageError(f"There is nothing called {what!r} to list. Choose one of: {', '.join(lists)}, messages.")
+    given = {"state": state, "where": where, "port": port, "code": code, "type": type_, "by": by, "since": since}
+    _refuse_options(what, {**given, "person": person, "action": action, "until": until, "before": before})
+    with opened(settings_of(home=home, database=database)) as service:
+        rows = lists[what](service) if by is None else service.suspended_groups(by)
+    printed: dict[str, Callable[..., None]] = {
+        "suspended": partial(show.print_suspended, limit=limit),
+        "waiting": show.print_waiting,
+        "hosts": show.print_hosts,
+        "instances": show_instances.print_instances,
+        "orchestrations": show_instances.print_orchestrations,
+        "audit": show.print_audit,
+    }
+    if by is None and what in printed:
+        printed[what](rows, output)
     else:
-        print_rows(rows, output, empty=f"There are no {what}.")
+        show.print_rows(rows, output, empty=f"There are no {'rights given' if what == 'access' else what}.")
+
+
+_OPTIONS = {
+    "instances": ("state", "where"),
+    "suspended": ("where", "port", "code", "type", "by", "since"),
+    "messages": ("state", "where", "port", "type", "since", "until", "before"),
+    "waiting": ("port",),
+    "audit": ("since", "person", "action"),
+}
+
+
+def _refuse_options(what: str, given: Mapping[str, str | None]) -> None:
+    """An option that says nothing about a list is a mistake."""
+    from crossdock.errors import UsageError
+
+    for option, value in given.items():
+        if value is not None and option not in _OPTIONS.get(what, ()):
+            lists = "|".join(each for each, options in _OPTIONS.items() if option in options)
+            raise UsageError(f"--{option} is for: crossdock get {lists}")
+
+
+app.command()(messages.describe)
+app.command()(messages.explain)
+app.command()(messages.trace)
+app.command()(messages.erase)
 
 
 @app.command()
 def publish(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Files with messages.")],
-    location: Annotated[str | None, typer.Option(help="The receive location through whose pipeline they go.")] = None,
-    to: Annotated[str | None, typer.Option(help="The send port or group that surely gets them.")] = None,
+    location: Annotated[
+        str | None,
+        typer.Option(help="The receive location through whose pipeline they go.", autocompletion=names_of("location")),
+    ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(help="The send port or group that surely gets them.", autocompletion=names_of("port", "group")),
+    ] = None,
     properties: Annotated[
         list[str] | None, typer.Option("-p", "--property", metavar="NAME=VALUE", help="A property to promote.")
     ] = None,
     home: Home = None,
     database: Database = None,
+    person: Person = None,
+    reason: Reason = None,
     output: Output = Format.TABLE,
 ) -> None:
     """Publish files at once: each as one message, or what the pipeline of a receive location makes of it.
@@ -145,7 +216,7 @@ def publish(
     from crossdock.errors import CrossdockError
 
     published: list[PublishedMessage] = []
-    with opened(_settings(home=home, database=database)) as service:
+    with opened(settings_of(home=home, database=database, person=person, reason=reason)) as service:
         try:
             published.extend(service.publish(files, location=location, to=to, properties=properties or []))
         except CrossdockError:
@@ -158,81 +229,6 @@ def publish(
 
 
 @app.command()
-def save(
-    ids: MessageIds,
-    to: Annotated[Path, typer.Option(help="The folder to write to.")] = Path(),
-    home: Home = None,
-    database: Database = None,
-    output: Output = Format.TABLE,
-) -> None:
-    """Write the original bytes of messages to files."""
-    from crossdock.administration.service import opened
-    from crossdock.cli.output import print_rows
-
-    with opened(_settings(home=home, database=database)) as service:
-        rows = service.save(ids, to)
-    print_rows(rows, output, empty="Nothing was saved.")
-
-
-@app.command()
-def resume(ids: MessageIds, home: Home = None, database: Database = None, output: Output = Format.TABLE) -> None:
-    """Take suspended messages up again: deliver, route or receive them once more."""
-    from crossdock.administration.service import opened
-    from crossdock.cli.output import print_rows
-
-    with opened(_settings(home=home, database=database)) as service:
-        rows = service.resume(ids)
-    print_rows(rows, output, empty="There was nothing to do.")
-
-
-@app.command()
-def terminate(ids: MessageIds, home: Home = None, database: Database = None, output: Output = Format.TABLE) -> None:
-    """End suspended messages for good. Save them first if their bytes are still needed."""
-    from crossdock.administration.service import opened
-    from crossdock.cli.output import print_rows
-
-    with opened(_settings(home=home, database=database)) as service:
-        rows = service.terminate(ids)
-    print_rows(rows, output, empty="There was nothing to do.")
-
-
-@app.command()
-def start(name: PortName, home: Home = None, database: Database = None, output: Output = Format.TABLE) -> None:
-    """Start a send port or a group, and resume what was suspended because it was stopped."""
-    _change("start", name, home, database, output)
-
-
-@app.command()
-def stop(name: PortName, home: Home = None, database: Database = None, output: Output = Format.TABLE) -> None:
-    """Stop a send port or a group: what matches it from now on is suspended until it is started again."""
-    _change("stop", name, home, database, output)
-
-
-@app.command()
-def enlist(name: PortName, home: Home = None, database: Database = None, output: Output = Format.TABLE) -> None:
-    """Give an unenlisted send port or group its subscriptions, stopped."""
-    _change("enlist", name, home, database, output)
-
-
-@app.command()
-def unenlist(name: PortName, home: Home = None, database: Database = None, output: Output = Format.TABLE) -> None:
-    """Take the subscriptions of a send port or a group away: nothing matches it any more."""
-    _change("unenlist", name, home, database, output)
-
-
-@app.command()
-def enable(name: LocationName, home: Home = None, database: Database = None) -> None:
-    """Let a receive location receive."""
-    _enable(name, home, database, enabled=True)
-
-
-@app.command()
-def disable(name: LocationName, home: Home = None, database: Database = None) -> None:
-    """Let a receive location rest; what has arrived there waits."""
-    _enable(name, home, database, enabled=False)
-
-
-@app.command()
 def match(
     application: ApplicationFile,
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Files with messages.")],
@@ -240,14 +236,14 @@ def match(
     explain: Annotated[bool, typer.Option(help="Show for each port why, or why not.")] = False,
     output: Output = Format.TABLE,
 ) -> None:
-    """Say which ports would get the messages in files. Touches no database and starts nothing."""
+    """Say which ports and orchestrations would get the messages in files. Touches no database and starts nothing."""
     from crossdock.administration.dry_run import explained, route_files
     from crossdock.administration.running import loaded
     from crossdock.cli.output import print_json, print_routes
 
-    deployment = loaded(application, _settings())
-    routes = list(route_files(deployment, files, location))
-    explanations = [explained(deployment, route) for route in routes] if explain else []
+    found = loaded(application, settings_of())
+    routes = list(route_files(found, files, location))
+    explanations = [explained(found, route) for route in routes] if explain else []
     if output is Format.JSON:
         print_json([route.entry(*explanations[n : n + 1]) for n, route in enumerate(routes)])
     else:
@@ -260,7 +256,7 @@ def lint(application: ApplicationFile, output: Output = Format.TABLE) -> None:
     from crossdock.administration.dry_run import lint_application
     from crossdock.cli.output import print_rows
 
-    findings = lint_application(application, _settings())
+    findings = lint_application(application, settings_of())
     print_rows(findings, output, empty="Nothing looks wrong.")
     if findings:
         raise typer.Exit(1)
@@ -272,7 +268,7 @@ def doctor(home: Home = None, database: Database = None, master: Master = None, 
     from crossdock.administration.doctor import examine
     from crossdock.cli.output import print_rows
 
-    findings = list(examine(_settings(home=home, database=database, master=master)))
+    findings = list(examine(settings_of(home=home, database=database, master=master)))
     print_rows(findings, output, empty="")
     if not all(finding.works for finding in findings):
         raise typer.Exit(1)
@@ -286,65 +282,4 @@ def demo(
     """Make a few thousand orders, route them, and show what went where."""
     from crossdock.cli.show_demo import show_demo
 
-    show_demo(home, orders, _stop_on_signals())
-
-
-def _change(
-    verb: Literal["start", "stop", "enlist", "unenlist"],
-    name: str,
-    home: Path | None,
-    database: str | None,
-    output: Format,
-) -> None:
-    """Change the state of a send port or a group, and print the change."""
-    from crossdock.administration.service import opened
-    from crossdock.cli.output import print_rows
-
-    with opened(_settings(home=home, database=database)) as service:
-        verbs = {
-            "start": service.start,
-            "stop": service.stop,
-            "enlist": service.enlist,
-            "unenlist": service.unenlist,
-        }
-        transition = verbs[verb](name)
-    print_rows([transition], output, empty="")
-
-
-def _enable(name: str, home: Path | None, database: str | None, *, enabled: bool) -> None:
-    from crossdock.administration.service import opened
-
-    with opened(_settings(home=home, database=database)) as service:
-        changed = service.enable(name) if enabled else service.disable(name)
-    state = "enabled" if enabled else "disabled"
-    typer.echo(f"Receive location {name!r} is {'now' if changed else 'already'} {state}.")
-
-
-def _settings(**given: Any) -> Settings:
-    """Options that were given win over the environment and the defaults."""
-    from pydantic import ValidationError
-
-    from crossdock.errors import UsageError
-    from crossdock.settings import Settings
-
-    try:
-        return Settings(**{name: value for name, value in given.items() if value is not None})
-    except ValidationError as error:
-        problem = error.errors()[0]
-        name = "_".join(str(step) for step in problem["loc"]).upper()
-        raise UsageError(f"CROSSDOCK_{name}: {problem['msg']}") from error
-
-
-def _stop_on_signals() -> Event:
-    """Set by Ctrl-C, a termination or a closed terminal. A second Ctrl-C or termination ends the process at once."""
-    stop = Event()
-
-    def told(number: int, _: object) -> None:
-        if stop.is_set() and number != signal.SIGHUP:  # a terminal that is closed may say so twice
-            signal.signal(number, signal.SIG_DFL)
-            signal.raise_signal(number)
-        stop.set()
-
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, told)
-    return stop
+    show_demo(home, orders, stop_on_signals())

@@ -26,6 +26,15 @@ class Peer(StrEnum):
     RABBITMQ = "rabbitmq"
 
 
+class TrackLevel(StrEnum):
+    OFF = "off"
+    EVENTS = "events"
+    BODIES = "bodies"
+
+
+Tracking = Annotated[TrackLevel, typer.Option(help="What is tracked meanwhile.")]
+
+
 @bench.callback(invoke_without_command=True)
 def bench_plot(
     context: typer.Context,
@@ -66,6 +75,7 @@ def bench_queue(
     body: Annotated[int, typer.Option(min=0, help="Bytes in the body of a message.")] = 1_024,
     rounds: Annotated[int, typer.Option(min=1, help="Publishing and its baseline take turns so often.")] = 3,
     reader_seconds: Annotated[float, typer.Option(min=0, help="How long a reader stays in its transaction.")] = 60.0,
+    tracking: Tracking = TrackLevel.EVENTS,
     database: EmptyDatabase = "",
     output: Output = Format.TABLE,
 ) -> None:
@@ -82,6 +92,7 @@ def bench_queue(
             reader_seconds=reader_seconds,
             database=database,
             progress=show,
+            tracking=tracking.value,
         )
     print_figures(figures, output)
 
@@ -95,6 +106,7 @@ def bench_throughput(
     format_: Annotated[FileFormat, typer.Option("--format", help="What the files hold.")] = FileFormat.JSONL,
     peer: Annotated[Peer | None, typer.Option(help="Send the same through another broker.")] = None,
     peer_url: Annotated[str, typer.Option(help="Where that is.")] = "amqp://guest:guest@127.0.0.1:5672",
+    tracking: Tracking = TrackLevel.EVENTS,
     database: EmptyDatabase = "",
     output: Output = Format.TABLE,
 ) -> None:
@@ -105,13 +117,21 @@ def bench_throughput(
 
     traffic = Traffic(messages, subscriptions, copies, body)
     with stages() as show:
-        figures = measure(traffic, format_=format_, database=database, peer_url=peer_url if peer else "", progress=show)
+        figures = measure(
+            traffic,
+            format_=format_,
+            database=database,
+            peer_url=peer_url if peer else "",
+            progress=show,
+            tracking=tracking.value,
+        )
     print_figures(figures, output)
 
 
 @bench.command("latency")
 def bench_latency(
     seconds: Annotated[float, typer.Option(min=1, help="How long to measure at each rate.")] = 20.0,
+    tracking: Tracking = TrackLevel.EVENTS,
     database: EmptyDatabase = "",
     output: Output = Format.TABLE,
 ) -> None:
@@ -120,5 +140,45 @@ def bench_latency(
     from crossdock.cli.output import print_figures, stages
 
     with stages() as show:
-        figures = measure(seconds=seconds, database=database, progress=show)
+        figures = measure(seconds=seconds, database=database, progress=show, tracking=tracking.value)
+    print_figures(figures, output)
+
+
+@bench.command("orchestration")
+def bench_orchestration(
+    instances: Annotated[int, typer.Option(min=1, help="How many instances of each kind.")] = 5_000,
+    waiting: Annotated[int, typer.Option(min=1, help="How many instances wait while some are woken.")] = 100_000,
+    history: Annotated[int, typer.Option(min=1, help="How many steps a long-lived instance does.")] = 1_000,
+    database: EmptyDatabase = "",
+    output: Output = Format.TABLE,
+) -> None:
+    """Run instances of orchestrations, against workflows of DBOS; then let many wait, and some do many steps."""
+    from crossdock.bench.orchestration import bench_orchestration as measure
+    from crossdock.cli.output import print_figures, stages
+
+    with stages() as show:
+        figures = measure(
+            instances=instances,
+            waiting=waiting,
+            history=history,
+            database=database,
+            progress=show,
+            warn=lambda text: typer.echo(text, err=True),
+        )
+    print_figures(figures, output)
+
+
+@bench.command("questions")
+def bench_questions(
+    messages: Annotated[int, typer.Option(min=2_500, help="How many messages are tracked.")] = 1_000_000,
+    subscriptions: Annotated[int, typer.Option(min=3, help="How many subscriptions.")] = 1_000,
+    database: EmptyDatabase = "",
+    output: Output = Format.TABLE,
+) -> None:
+    """Ask about single messages among very many that are tracked: explain, trace, describe, and a search by value."""
+    from crossdock.bench.questions import bench_questions as measure
+    from crossdock.cli.output import print_figures, stages
+
+    with stages() as progress:
+        figures = measure(messages=messages, subscriptions=subscriptions, database=database, progress=progress)
     print_figures(figures, output)

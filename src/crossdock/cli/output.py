@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,28 +12,42 @@ from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
+from uuid import UUID
 
 from rich.console import Console
 from rich.live import Live
-from rich.logging import RichHandler
 from rich.table import Table
 from rich.text import Text
 
-from crossdock.printable import OneLine, printable, printable_json
+from crossdock.cli.logs import LogFormat, Logs, logging_to
+from crossdock.printable import printable, printable_json
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+    from crossdock.administration.deploying import Applied
     from crossdock.administration.dry_run import Routed
     from crossdock.administration.publish import PublishedMessage
     from crossdock.administration.running import Statistics, Summary
-    from crossdock.administration.service import HostOverview, SuspendedRow
+    from crossdock.administration.service import (
+        AuditRow,
+        Edited,
+        HostOverview,
+        Outcome,
+        SuspendedRow,
+        WaitingOverview,
+    )
 
 
 # What is printed as a row: columns by name, or a value whose fields are the columns.
 Row: TypeAlias = "Mapping[str, Any] | DataclassInstance"
 
+logger = logging.getLogger(__name__)
+
+_USUAL = Logs()
 _TABLE_ROWS = 100
+_SHORT_VERSION = 12
+_MESSAGE = 8  # ids of messages are UUIDs of this version
 _WORST_FIRST = ("silent", "stuck", "throttled", "stopping", "running")
 
 
@@ -63,14 +78,45 @@ def columns_of(row: Row) -> Mapping[str, Any]:
     return asdict(row, dict_factory=lambda fields: {name.rstrip("_"): value for name, value in fields})
 
 
-def print_suspended(rows: Sequence[SuspendedRow], format_: Format) -> None:
-    """As a table the oldest, in the width of a terminal; JSON has all of each."""
+def print_suspended(rows: Sequence[SuspendedRow], format_: Format, *, limit: int) -> None:
+    """A page, as a table in the width of a terminal; JSON has all of each. Where the next page begins is said aside."""
+    shown: Sequence[Row] = rows[:limit] if format_ is Format.JSON else [brief(row) for row in rows[:limit]]
+    print_rows(shown, format_, empty="There are no suspended messages.")
+    if len(rows) > limit:
+        sys.stderr.write(f"There are more: crossdock get suspended --after {rows[limit - 1].sequence}\n")
+
+
+def print_waiting(rows: Sequence[WaitingOverview], format_: Format) -> None:
+    """What waits, and until when, in the width of a terminal."""
+    shown = [
+        {**columns_of(row), "due_at": None if row.due_at is None else f"{row.due_at:%Y-%m-%d %H:%M:%S}"} for row in rows
+    ]
+    print_rows(rows if format_ is Format.JSON else shown, format_, empty="Nothing waits for its next attempt.")
+
+
+def print_outcomes(outcomes: Sequence[Outcome], format_: Format, *, total: int) -> None:
+    """What became of each; as a table the first, those that were not done before the others, and then the counts."""
     if format_ is Format.JSON:
-        print_rows(rows, format_, empty="")
+        print_rows(outcomes, format_, empty="")
         return
-    print_rows([brief(row) for row in rows[:_TABLE_ROWS]], format_, empty="There are no suspended messages.")
-    if len(rows) > _TABLE_ROWS:
-        sys.stdout.write(f"... and {len(rows) - _TABLE_ROWS:,} more; see them all with -o json\n")
+    placed = sorted(outcomes, key=lambda each: each.done)
+    shown = [{name: value for name, value in columns_of(row).items() if name != "done"} for row in placed]
+    print_rows(shown[:_TABLE_ROWS], format_, empty="There was nothing to do.")
+    done = sum(each.done for each in outcomes)
+    if len(outcomes) > _TABLE_ROWS or len(outcomes) < total or done < len(outcomes):
+        left = f", {total - len(outcomes):,} not begun" if len(outcomes) < total else ""
+        sys.stdout.write(f"{done:,} of {total:,} done, {len(outcomes) - done:,} not{left}\n")
+
+
+def print_edited(edited: Edited, format_: Format) -> None:
+    """The old id and the new one, and which properties stay as they were."""
+    if format_ is Format.JSON:
+        print_json(columns_of(edited))
+        return
+    print_rows([{name: value for name, value in columns_of(edited).items() if name != "kept"}], format_, empty="")
+    if edited.kept:
+        kept = ", ".join(f"{name} = {value}" for name, value in edited.kept.items())
+        sys.stdout.write(printable(f"Not read from the new body, and as they were: {kept}") + "\n")
 
 
 def print_hosts(rows: Sequence[HostOverview], format_: Format) -> None:
@@ -79,17 +125,40 @@ def print_hosts(rows: Sequence[HostOverview], format_: Format) -> None:
     print_rows(shown, format_, empty="There are no hosts.")
 
 
+def print_audit(rows: Sequence[AuditRow], format_: Format) -> None:
+    """As a table without what was before and after, unless it is why something was refused."""
+    shown = [
+        {
+            "at": f"{row.at:%Y-%m-%d %H:%M:%S}",
+            "person": row.person,
+            "action": row.action,
+            "target": row.target,
+            "outcome": row.outcome,
+            "reason": row.reason,
+        }
+        for row in rows
+    ]
+    print_rows(rows if format_ is Format.JSON else shown, format_, empty="Nobody has done anything.")
+
+
 def console(*, stderr: bool = False) -> Console:
     """As wide as the terminal; wide enough for whole rows where there is none."""
     made = Console(stderr=stderr)
-    return made if made.is_terminal else Console(stderr=stderr, width=160)
+    return made if made.is_terminal or "COLUMNS" in os.environ else Console(stderr=stderr, width=160)
 
 
 def brief(row: SuspendedRow) -> dict[str, Any]:
     """A suspended message in the width of a terminal."""
     source = Path(row.source_file or "-")
     shown = source.relative_to(Path.cwd()) if source.is_relative_to(Path.cwd()) else source
-    return {"id": row.id, "kind": row.kind, "code": row.code, "source_file": str(shown), "reason": row.reason}
+    return {
+        "id": row.id,
+        "kind": row.kind,
+        "code": row.code,
+        "port": row.port,
+        "source_file": str(shown),
+        "reason": row.reason,
+    }
 
 
 def _brief_host(row: HostOverview) -> dict[str, Any]:
@@ -107,11 +176,25 @@ def table_of(rows: Sequence[Mapping[str, Any]], title: str | None = None) -> Tab
             name.replace("_", " "), justify="right" if number else "left", overflow="fold", no_wrap=name == "id"
         )
     for row in rows:
-        table.add_row(*(Text(_cell(value)) for value in row.values()))
+        table.add_row(*(Text(short(value) if name == "id" else _cell(value)) for name, value in row.items()))
     return table
 
 
-def print_summary(summary: Summary, format_: Format) -> None:
+def short(id_: Any) -> str:
+    """A message id as people write it; what is none as it is."""
+    from crossdock.administration.message_ids import short_id
+
+    try:
+        value = UUID(str(id_))
+    except ValueError:
+        return _cell(id_)
+    return short_id(value) if value.version == _MESSAGE else str(id_)
+
+
+def print_summary(summary: Summary, format_: Format, box: str = "") -> None:
+    """What a run did; below it what is left, each with the command for it. `box` are the options that name the
+    MessageBox.
+    """
     shown = {name: value for name, value in columns_of(summary).items() if name != "all_delivered"}
     if format_ is Format.JSON:
         print_json(shown)
@@ -120,7 +203,11 @@ def print_summary(summary: Summary, format_: Format) -> None:
     out.print(table_of([{name: value for name, value in shown.items() if name != "ports"}]))
     if summary.ports:
         out.print()
-        out.print(table_of([{"send port": name, "delivered": count} for name, count in summary.ports.items()]))
+        out.print(table_of([{"name": name, "delivered": count} for name, count in summary.ports.items()]))
+    if summary.advice():
+        out.print()
+    for left, command in summary.advice():
+        out.print(printable(f"{left}. See: {command}{box}"), markup=False, highlight=False, soft_wrap=True)
 
 
 def print_routes(routes: Sequence[Routed], explanations: Sequence[Mapping[str, list[str]]]) -> None:
@@ -132,7 +219,7 @@ def print_routes(routes: Sequence[Routed], explanations: Sequence[Mapping[str, l
                 "file": str(route.file),
                 "index": route.index,
                 "type": route.type,
-                "goes to": route.error or ", ".join(route.matches) or "nobody: it would be unrouted",
+                "goes to": route.error or _goes_to(route),
             }
             for route in routes
         ]
@@ -144,6 +231,20 @@ def print_routes(routes: Sequence[Routed], explanations: Sequence[Mapping[str, l
             out.print(printable(f"  {port}: {verdict}"), markup=False, highlight=False)
             for line in lines:
                 out.print(printable(f"  {line}"), markup=False, highlight=False)
+
+
+def _goes_to(route: Routed) -> str:
+    shown = [name for name in route.matches if name not in route.activates]
+    for name in route.activates:
+        convoy = name in route.joins
+        waiting = f"the instance of {name} that waits for {route.joins[name]}, or a new one" if convoy else ""
+        shown.append(waiting or f"a new instance of {name}")
+    shown += [
+        f"an instance of {name} that waits for {values}, if there is one"
+        for name, values in route.joins.items()
+        if name not in route.activates
+    ]
+    return ", ".join(shown) or "nobody: it would be unrouted"
 
 
 def print_published(messages: Sequence[PublishedMessage], format_: Format) -> None:
@@ -184,9 +285,10 @@ def stages() -> Iterator[Callable[[str], None]]:
 class Progress:
     """One line that changes on a terminal; elsewhere a line for each phase."""
 
-    def __init__(self, err: Console, live: Live | None) -> None:
+    def __init__(self, err: Console, live: Live | None, *, by_log: bool = False) -> None:
         self._err = err
         self._live = live
+        self._by_log = by_log
         self._phase = ""
 
     def __call__(self, phase: str, statistics: Statistics) -> None:
@@ -198,29 +300,33 @@ class Progress:
         if self._live is not None:
             self._live.update(Text(line))
         elif phase != self._phase:
-            self._err.print(line, highlight=False)
+            self._say(line)
         self._phase = phase
+
+    def deployed(self, applied: Applied) -> None:
+        """One line about the deployment, which stays."""
+        self._say(printable(f"deployed {applied.application}: {applied.summary}"))
+        for warning in applied.warnings:
+            logger.warning("%s", warning)
+
+    def _say(self, line: str) -> None:
+        if self._by_log:
+            logger.info("%s", line)
+        else:
+            self._err.print(line, markup=False, highlight=False)
 
 
 @contextmanager
-def progress() -> Iterator[Progress]:
-    """Progress and log lines together on standard error."""
+def progress(logs: Logs = _USUAL) -> Iterator[Progress]:
+    """Progress and log lines together on standard error. Among JSON lines, progress is one of them at level info."""
     err = console(stderr=True)
-    handler: logging.Handler = logging.StreamHandler()
-    handler.setFormatter(OneLine("%(levelname)s: %(message)s"))
-    if err.is_terminal:
-        handler = RichHandler(console=err, show_path=False, show_time=False, markup=False)
-        handler.setFormatter(OneLine("%(message)s"))
-    root = logging.getLogger("crossdock")
-    root.addHandler(handler)
-    try:
-        if err.is_terminal:
+    by_log = logs.format is LogFormat.JSON
+    with logging_to(err, logs):
+        if err.is_terminal and not by_log:
             with Live(console=err, refresh_per_second=8, transient=True) as live:
                 yield Progress(err, live)
         else:
-            yield Progress(err, None)
-    finally:
-        root.removeHandler(handler)
+            yield Progress(err, None, by_log=by_log)
 
 
 def _cell(value: Any) -> str:

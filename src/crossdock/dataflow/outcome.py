@@ -23,10 +23,11 @@ class RangeOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Postponed:
-    """A source cannot be read now; the ledger says when it is tried again."""
+    """A source cannot be read now; the ledger says when it is tried again. The reason names the location."""
 
     sequence: int
     reason: str
+    location_id: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +37,17 @@ class Interrupted:
     reason: str
 
 
-Outcome = RangeOutcome | Postponed | Interrupted
-_KINDS: dict[str, type[Outcome]] = {kind.__name__: kind for kind in (RangeOutcome, Postponed, Interrupted)}
+@dataclass(frozen=True, slots=True)
+class Noticed:
+    """So many messages of a receive location failed with this code; or it works again, and the code is empty."""
+
+    location_id: int
+    code: str
+    count: int
+
+
+Outcome = RangeOutcome | Postponed | Interrupted | Noticed
+_KINDS: dict[str, type[Outcome]] = {kind.__name__: kind for kind in (RangeOutcome, Postponed, Interrupted, Noticed)}
 
 
 def to_batch(outcome: Outcome) -> pa.RecordBatch:

@@ -25,13 +25,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from crossdock.dataflow.outcome import OUTCOME, Interrupted, Postponed, RangeOutcome, from_text, to_batch
+from crossdock.dataflow.outcome import OUTCOME, Interrupted, Noticed, Postponed, RangeOutcome, from_text, to_batch
 from crossdock.dataflow.session import Spark
 from crossdock.dataflow.source import IntakeSource
 from crossdock.dataflow.worker import Worker
 from crossdock.errors import OutageError, TransientError, UnavailableError
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.conninfo import Travelling
+from crossdock.messagebox.troubles import Trouble, Troubles
 from crossdock.receive.item import IntakeItem
 from crossdock.receive.time_limit import TIME_LIMIT_SECONDS
 
@@ -41,6 +42,7 @@ _FINISH_SECONDS = 3.0
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 10.0
 # As Python prints it; Spark gives what a worker raised as text.
 _OUTAGE = re.compile(rf"{OutageError.__module__}\.{OutageError.__qualname__}: ([^\n]*)")
+_SAY_AGAIN_SECONDS = 60.0
 _NO_ROOM = "No space left on device"
 
 logger = logging.getLogger(__name__)
@@ -52,7 +54,7 @@ class ReceiveFlow:
     """The query of one receive host.
 
     `waits` hears why it failed if it is to be started again later: the MessageBox is away, or a disk is full. `heard`
-    is told what was published.
+    is told what was published, `troubles` what failed.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class ReceiveFlow:
         host: int,
         waits: Callable[[OutageError], None],
         heard: Heard | None = None,
+        troubles: Troubles | None = None,
     ) -> None:
         self._spark = spark
         # Spark writes what it sends to disks, and over a network that need not be encrypted.
@@ -70,6 +73,8 @@ class ReceiveFlow:
         self._checkpoint = spark.folder / f"checkpoint-{host}"
         self._index_folder = spark.folder / "index"
         self._heard = heard or partial(logger.debug, "%s")
+        self._troubles = troubles or Troubles()
+        self._postponed_said: dict[int, float] = {}
         self._query: StreamingQuery | None = None
         self._failures = 0
         self._waits = waits
@@ -174,8 +179,10 @@ class ReceiveFlow:
             match from_text(text):
                 case RangeOutcome() as done:
                     self._heard(done)
-                case Postponed(reason=reason):
-                    logger.warning("%s; trying again later", reason)
+                case Postponed() as postponed:
+                    self._say_postponed(postponed)
+                case Noticed(location, code, count):
+                    self._troubles.add(Trouble("location", location, code, count))
                 case Interrupted(reason):
                     self._interrupted = reason
                 case unknown:
@@ -183,6 +190,16 @@ class ReceiveFlow:
         if self._interrupted is not None:
             raise TransientError(self._interrupted)  # no batch after this one comes before what it has left
         self._failures, self._pause, self._outage = 0, _FIRST_PAUSE_SECONDS, None
+
+    def _say_postponed(self, postponed: Postponed) -> None:
+        """Of the sources of a location one now and then: a folder may hold thousands that cannot be read."""
+        now = time.monotonic()
+        said = self._postponed_said.get(postponed.location_id)
+        if said is None or now - said >= _SAY_AGAIN_SECONDS:
+            self._postponed_said[postponed.location_id] = now
+            logger.warning("%s; trying again later", postponed.reason)
+        else:
+            logger.info("%s; trying again later", postponed.reason)
 
 
 def _first_line(problem: object) -> str:
@@ -203,6 +220,8 @@ def receive_ranges(
             for batch in ranges:
                 items = [IntakeItem(**row) for row in batch.to_pylist()]
                 yield from map(to_batch, worker.receive(items, carefully=carefully))
+                noticed = (Noticed(id_, code, count) for _, id_, code, count in worker.agent.troubles.drain())
+                yield from map(to_batch, noticed)
         except OutageError as error:
             # Not a failure of the task: Spark would try it again at once, each time in a new process.
             yield to_batch(Interrupted(str(error)))

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import gc
 import time
-from collections import defaultdict
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 from uuid import UUID
 
-from crossdock.adapter.contract import BatchReceiveAdapter
 from crossdock.dataflow.outcome import Outcome, Postponed, RangeOutcome
+from crossdock.dataflow.pending import Pending
+from crossdock.dataflow.reading import Content, Reading, Unreadable, Vanished
 from crossdock.errors import (
     CrossdockError,
     DeathsError,
@@ -27,19 +26,14 @@ from crossdock.errors import (
     TransientError,
     UnavailableError,
 )
-from crossdock.foreign import FOREIGN_CODE
 from crossdock.message.publication import Publication
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.rows import Published
 from crossdock.receive.item import IntakeItem
-from crossdock.receive.limits import TOGETHER_BYTES, context_bytes
 from crossdock.receive.location import Range, ReceiveLocation, locations_at_work
-from crossdock.receive.ranges import LARGE_BYTES, RANGE_MESSAGES, has_many_lines
+from crossdock.receive.ranges import DEFAULT_RANGE_LIMITS, RangeLimits, has_more_lines
 from crossdock.receive.time_limit import TIME_LIMIT_SECONDS
 
-_INTERCHANGES_PER_TRANSACTION = 500
-_BYTES_PER_TRANSACTION = 8 * 1024 * 1024
-_MESSAGES_PER_TRANSACTION = 50_000
 _OVERTAKEN_SECONDS = 0.2
 _TRIES = 2
 _RECONNECT_SECONDS = 0.5
@@ -49,25 +43,6 @@ _PARTS = 16
 _ENDS_THE_PROCESS = DeathsError(f"reading it ended the process, {_TRIES} times by itself; it was not tried again")
 
 Outcomes = Iterator[Outcome]
-
-
-@dataclass(frozen=True, slots=True)
-class _Content:
-    """All bytes of a source."""
-
-    body: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class _Vanished:
-    """The source is not there any more, or it is not the one that was listed."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Unreadable:
-    """The source is there, and cannot be read now."""
-
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,37 +56,12 @@ class _Overtaken:
 
 
 @dataclass(slots=True)
-class _Pending:
-    """What is to be published in one transaction."""
-
-    publications: list[tuple[IntakeItem, Publication]] = field(default_factory=list)
-    size: int = 0
-    messages: int = 0
-    contexts: int = 0
-    began: float = field(default_factory=time.perf_counter)
-
-    def add(self, item: IntakeItem, publication: Publication) -> None:
-        self.publications.append((item, publication))
-        self.size += item.size
-        self.messages += len(publication.messages) + len(publication.failures)
-        self.contexts += context_bytes(publication.messages)
-
-    @property
-    def is_full(self) -> bool:
-        return (
-            len(self.publications) >= _INTERCHANGES_PER_TRANSACTION
-            or self.size >= _BYTES_PER_TRANSACTION
-            or self.messages >= _MESSAGES_PER_TRANSACTION
-            or self.contexts >= TOGETHER_BYTES
-        )
-
-
-@dataclass(slots=True)
 class Worker:
     """Kept between tasks: the agent, and the receive locations as they are now."""
 
     agent: Agent
     time_limit: float = TIME_LIMIT_SECONDS
+    range_limits: RangeLimits = DEFAULT_RANGE_LIMITS
     epoch: UUID | None = None
     locations: dict[int, ReceiveLocation] = field(default_factory=dict)
     enabled: set[int] = field(default_factory=set)
@@ -172,43 +122,50 @@ class Worker:
         start, received = self.agent.ledger.progress(item.sequence)
         if start > 0 and start >= item.size:  # somebody was faster
             return False
-        content = None if start or item.size > LARGE_BYTES else location.read(item)
-        if content is None or has_many_lines(content):
-            ranges = location.ranges(item, start, received, _CAREFUL_MESSAGES, unread=_ENDS_THE_PROCESS)
+        content = None if start or item.size > self.range_limits.large_bytes else location.read(item)
+        if content is None or self._has_many_lines(content):
+            ranges = self._ranges(location, item, start, received, _CAREFUL_MESSAGES, unread=_ENDS_THE_PROCESS)
             range_ = None if ranges is None else next(ranges, None)
             if range_ is not None:
-                self.agent.publish([range_.publication])
+                self._keep_back(range_.publication)
             if range_ is not None or start:
                 return True
         content = location.read(item) if content is None else content
         if content is None:
             self.agent.ledger.abandon([item.sequence])
         else:
-            self.agent.publish([location.failed(item, content, _ENDS_THE_PROCESS)])
+            self._keep_back(location.failed(item, content, _ENDS_THE_PROCESS))
         return False
 
     def _receive(self, items: Sequence[IntakeItem], *, carefully: bool = False) -> Outcomes:
         self._refresh()
-        pending = _Pending()
-        contents = self._read_batches(items)
+        pending = Pending()
+        reading = self._reading(items)
         for item in items:
-            if item.size > LARGE_BYTES and (yield from self._receive_ranges(item, carefully=carefully)):
+            if item.size > self.range_limits.large_bytes and (
+                yield from self._receive_ranges(item, carefully=carefully)
+            ):
                 continue
-            match self._read(item, contents):
-                case _Unreadable(reason):
+            match reading.read(item):
+                case Unreadable(reason):
                     yield from self._postpone(item, reason)
-                case _Vanished():
+                case Vanished():
                     yield from self._abandon(item)
-                case _Content(body):
-                    if not (has_many_lines(body) and (yield from self._receive_ranges(item, carefully=carefully))):
+                case Content(body):
+                    if not (
+                        self._has_many_lines(body) and (yield from self._receive_ranges(item, carefully=carefully))
+                    ):
                         pending.add(item, self.locations[item.location_id].publication(item, body))
                 case unknown:
                     assert_never(unknown)
             if pending.is_full:
                 yield from self._publish(pending.publications, pending.began, carefully=carefully)
-                pending = _Pending()
+                pending = Pending()
         if pending.publications:
             yield from self._publish(pending.publications, pending.began, carefully=carefully)
+
+    def _reading(self, items: Sequence[IntakeItem]) -> Reading:
+        return Reading(self.locations, self._not_at_work, items)
 
     def _refresh(self) -> None:
         epoch = self.agent.location_epoch()
@@ -228,13 +185,13 @@ class Worker:
         location = self.locations.get(item.location_id)
         if location is None:
             return False
-        messages = _CAREFUL_MESSAGES if carefully else RANGE_MESSAGES
+        messages = _CAREFUL_MESSAGES if carefully else self.range_limits.range_messages
         while True:
             start, received = self.agent.ledger.progress(item.sequence)
             if start >= item.size:
                 return True
             try:
-                ranges = location.ranges(item, start, received, messages)
+                ranges = self._ranges(location, item, start, received, messages)
             except TransientError as error:
                 yield from self._postpone(item, str(error))
                 return True
@@ -245,13 +202,30 @@ class Worker:
             match (yield from self._publish_ranges(item, ranges, carefully=carefully)):
                 case _Finished():
                     return True
-                case _Unreadable(reason):
+                case Unreadable(reason):
                     yield from self._postpone(item, reason)
                     return True
                 case _Overtaken():
                     time.sleep(_OVERTAKEN_SECONDS)
                 case unknown:
                     assert_never(unknown)
+
+    def _has_many_lines(self, content: bytes) -> bool:
+        """Whether so many messages may be in it that they are too many for one range."""
+        return has_more_lines(content, self.range_limits.range_messages)
+
+    def _ranges(
+        self,
+        location: ReceiveLocation,
+        item: IntakeItem,
+        start: int,
+        received: int,
+        messages: int,
+        *,
+        unread: TerminalError | None = None,
+    ) -> Iterator[Range] | None:
+        range_bytes = self.range_limits.range_bytes
+        return location.ranges(item, start, received, messages, range_bytes=range_bytes, unread=unread)
 
     def _abandon(self, item: IntakeItem) -> Outcomes:
         """A source that vanished leaves the ledger, unless a part of it is published: the rest may come back."""
@@ -264,7 +238,7 @@ class Worker:
         if (location := self.locations.get(item.location_id)) is not None:
             reason = location.without_secrets(reason)
         if self.agent.ledger.postpone(item.sequence, reason):
-            yield Postponed(item.sequence, f"Receive location {name!r}: {reason}")
+            yield Postponed(item.sequence, f"Receive location {name!r}: {reason}", item.location_id)
 
     def _half_read(self, item: IntakeItem) -> str:
         return f"{self.locations[item.location_id].name_of(item.identity)} is published in part and cannot be read on"
@@ -274,23 +248,27 @@ class Worker:
 
     def _publish_ranges(
         self, item: IntakeItem, ranges: Iterator[Range], *, carefully: bool
-    ) -> Generator[Outcome, None, _Finished | _Overtaken | _Unreadable]:
+    ) -> Generator[Outcome, None, _Finished | _Overtaken | Unreadable]:
         """One after the other: a range begins where the one before it ended."""
         while True:
             started = time.perf_counter()
             try:
                 range_ = next(ranges, None)
             except TransientError as error:
-                return _Unreadable(str(error))
+                return Unreadable(str(error))
             if range_ is None:
                 name = self.locations[item.location_id].name_of(item.identity)
-                return _Unreadable(f"{name} vanished when it was half read")
+                return Unreadable(f"{name} vanished when it was half read")
             read, started = time.perf_counter() - started, time.perf_counter()
             try:
                 published = self._publish_range(item, range_)
             except EpochMovedError:
                 yield from self._receive([item], carefully=carefully)  # the locations changed: go on by the new ones
                 return _Finished()
+            except OutageError:
+                raise
+            except TransientError as error:
+                return Unreadable(str(error))
             if not published.publications:
                 return _Overtaken()
             yield _outcome(published, read, started)
@@ -313,38 +291,14 @@ class Worker:
         location, whole = self.locations[item.location_id], range_.publication
         count = len(whole.messages) + len(whole.failures)
         if count <= 1:
-            return self.agent.publish([location.failed_range(item, range_, error)])
-        parts = location.ranges(item, range_.start, range_.received, max(1, count // _PARTS))
+            return self._keep_back(location.failed_range(item, range_, error))
+        parts = self._ranges(location, item, range_.start, range_.received, max(1, count // _PARTS))
         last = Published()
         for part in parts or ():
             last = self._publish_range(item, part)
             if not last.publications or part.end == range_.end:
                 break
         return last
-
-    def _read_batches(self, items: Sequence[IntakeItem]) -> dict[int, bytes | None]:
-        """The content of sources that are read many at once, by their sequence."""
-        batches: defaultdict[int, list[IntakeItem]] = defaultdict(list)
-        for item in items:
-            batches[item.location_id].append(item)
-        contents: dict[int, bytes | None] = {}
-        for location_id, batch in batches.items():
-            location = self.locations.get(location_id)
-            if location is not None and isinstance(location.adapter, BatchReceiveAdapter):
-                with suppress(Exception), FOREIGN_CODE:  # reading them one by one fails in the same way, and says so
-                    found = location.adapter.read_batch([item.identity for item in batch])
-                    contents |= {item.sequence: content for item, content in zip(batch, found, strict=True)}
-        return contents
-
-    def _read(self, item: IntakeItem, contents: Mapping[int, bytes | None]) -> _Content | _Vanished | _Unreadable:
-        location = self.locations.get(item.location_id)
-        if location is None:
-            return _Unreadable(self._not_at_work(item))
-        try:
-            body = contents[item.sequence] if item.sequence in contents else location.read(item)
-        except TransientError as error:
-            return _Unreadable(str(error))
-        return _Vanished() if body is None else _Content(body)
 
     def _publish(self, pending: list[tuple[IntakeItem, Publication]], began: float, *, carefully: bool) -> Outcomes:
         """Publish together what was read since `began`; what the MessageBox cannot take is found by halving."""
@@ -371,15 +325,29 @@ class Worker:
                 yield from self._publish(half, time.perf_counter(), carefully=carefully)
             return
         [(item, _)] = pending
-        match self._read(item, {}):
-            case _Unreadable(reason):
+        match self._reading([item]).read(item):
+            case Unreadable(reason):
                 yield from self._postpone(item, reason)
-            case _Vanished():
+            case Vanished():
                 yield from self._abandon(item)
-            case _Content(body):
-                self.agent.publish([self.locations[item.location_id].failed(item, body, _refusal(error))])
+            case Content(body):
+                try:
+                    self._keep_back(self.locations[item.location_id].failed(item, body, _refusal(error)))
+                except OutageError:
+                    raise
+                except TransientError as still:
+                    yield from self._postpone(item, str(still))
             case unknown:
                 assert_never(unknown)
+
+    def _keep_back(self, publication: Publication) -> Published:
+        """Suspend what cannot be published. Where even that is refused the source is left alone, and no other."""
+        try:
+            return self.agent.publish([publication])
+        except (TransientError, UnavailableError):
+            raise
+        except Exception as error:
+            raise TransientError(f"it can be neither published nor suspended: {_refusal(error)}") from error
 
 
 def _outcome(published: Published, read_seconds: float, started: float) -> RangeOutcome:

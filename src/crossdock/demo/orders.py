@@ -1,4 +1,8 @@
-"""Orders of different kinds in files of different shapes, some of them wrong on purpose; the same ones every time."""
+"""Orders of different kinds in files of different shapes, some of them wrong on purpose; the same ones every time.
+
+An orchestration looks after the urgent ones. It writes their invoices into a folder, from which a location reads them
+as payments: in the demo the bank pays at once, except for large sums.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
-APPLICATION = """# The demo's application: eight ports whose filters overlap.
+APPLICATION = """# The demo's application: eight ports whose filters overlap, and an orchestration for urgent orders.
 application: demo
 properties:
   OrderId: text
@@ -31,11 +35,20 @@ schemas:
       Urgent: $.urgent
       Flags: $.flags
       Placed: $.placed
+  - {type: Payment, format: json, promote: {OrderId: $.id}}
+  - {type: Invoice, format: json, promote: {OrderId: $.id}}
+  - {type: Ship, format: json, promote: {OrderId: $.id}}
 receive_ports:
   - name: OrdersIn
     locations:
-      - {adapter: file, address: "in/*.json", pipeline: json}
+      - {adapter: file, address: "in/*.json", pipeline: json, schema: Order}
+  - name: Payments
+    locations:
+      - {adapter: file, address: "bank/*.json", pipeline: json, schema: Payment}
 send_ports:
+  - {name: Bank, adapter: file, address: "bank/%MessageID%.json"}
+  - {name: Letters, adapter: file, address: "out/letters/%MessageID%.json"}
+  - {name: Shipping, adapter: file, address: "out/shipping/%MessageID%.json"}
   - {name: EuropeLarge, adapter: file, address: "out/europe-large/%MessageID%.json",
      filter: "MessageType = 'Order' AND Region = 'EU' AND Amount >= 1000"}
   - {name: Americas, adapter: file, address: "out/americas/%MessageID%.json", filter: "Region IN ('US', 'LATAM')"}
@@ -48,6 +61,25 @@ send_ports:
   - {name: Christmas, adapter: file, address: "out/christmas/%MessageID%.json",
      filter: "Placed BETWEEN '2026-12-20' AND '2026-12-27'"}
   - {name: Everyday, adapter: file, address: "out/everyday/%MessageID%.json", filter: "Amount < 1000"}
+orchestrations:
+  - {function: "fulfilment:fulfil", bind: {Bank: Bank, Letters: Letters, Warehouse: Shipping}}
+"""
+
+FULFILMENT = """# What happens to an urgent order: an instance of this for each, from the invoice to the goods.
+from datetime import timedelta
+
+from crossdock import Correlation, Message, P, Port, Process, Receive, orchestration
+
+bank, letters, warehouse = Port("Bank"), Port("Letters"), Port("Warehouse")
+case = Correlation("OrderId", types=["Payment"])  # a payment joins the instance of its order
+
+
+@orchestration(Receive("Order", (P.Urgent == True) & (P.Amount >= 100), initializes=case))  # noqa: E712
+async def fulfil(process: Process, order: Message) -> None:
+    large = order["Amount"] >= 1000
+    await process.send(letters if large else bank, process.message("Invoice", order.json()))
+    if await process.receive(case, timeout=timedelta(days=14)):  # None: the time is over
+        await process.send(warehouse, process.message("Ship", {"id": order["OrderId"]}))
 """
 
 _BAD_FILES = {
@@ -66,6 +98,8 @@ def make_demo(folder: Path, orders: int) -> Path:
     inbox = folder / "in"
     inbox.mkdir(parents=True)
     application.write_text(APPLICATION)
+    (folder / "bank").mkdir()
+    (folder / "fulfilment.py").write_text(FULFILMENT)
     for name, content in _files(orders):
         path = inbox / name
         path.write_bytes(content)

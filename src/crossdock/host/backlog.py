@@ -19,10 +19,10 @@ from crossdock.messagebox.rows import Reference
 class Slice:
     """References that one worker delivers one after the other, claimed under one id of the host instance.
 
-    `remaining` gives each of them to one thread only.
+    `remaining` gives each of them to one thread only. `late`: its last delivery took long.
     """
 
-    __slots__ = ("backlog", "began", "host_instance", "references", "remaining")
+    __slots__ = ("backlog", "began", "host_instance", "late", "references", "remaining")
 
     def __init__(self, backlog: Backlog, host_instance: int, references: Sequence[Reference]) -> None:
         self.backlog = backlog
@@ -30,10 +30,13 @@ class Slice:
         self.references = references
         self.remaining: Iterator[Reference] = iter(references)
         self.began = 0.0
+        self.late = False
 
     def take_rest(self) -> list[Reference]:
         """All that nobody has begun. The list is made in one step, so no other thread gets the same reference."""
-        return list(self.remaining)
+        if rest := list(self.remaining):
+            self.references = self.references[: -len(rest)]
+        return rest
 
     @property
     def urgent(self) -> bool:
@@ -50,15 +53,25 @@ class Backlog:
     """Threads share it. `limit` is how many slices may be delivered at once; at 0 other instances deliver them all.
 
     It is `behind` while its queue may hold more than it has room for: then its references are claimed by themselves.
-    A `limited` one keeps its references apart from those of quick services, and so does one that is slow.
+    A `limited` one keeps its references apart from those of quick services, and so does one that is slow. The `shared`
+    one is that of all `quick` services: a slice of each would cost more than its delivery.
     """
 
-    def __init__(self, limits: HostLimits, limit: int, *, batched: bool = False, ordered: bool = False) -> None:
+    def __init__(
+        self,
+        limits: HostLimits,
+        limit: int,
+        *,
+        batched: bool = False,
+        ordered: bool = False,
+        shared: bool = False,
+    ) -> None:
         self._limits = limits
         self.limit = limit
         self.limited = False
         self.batched = batched
         self.ordered = ordered
+        self.shared = shared
         self.services: set[int] = set()  # whose references come here
         self.behind = limit == 0
         self.pace = limits.first_pace  # seconds for one delivery
@@ -168,11 +181,30 @@ class Backlog:
             self.active.add(slice_)
             return slice_
 
-    def finish(self, slice_: Slice, *, delivered: int, released: int) -> None:
-        """So many of a slice are delivered, and so many are no longer held here."""
+    def blame(self, late: Backlog, slice_: Slice) -> None:
+        """A shared slice waits for this service, which has slices of its own from now on: this is the first."""
         with self._lock:
+            if slice_ in self.active:
+                self.active.remove(slice_)
+                self.held -= len(slice_.references)
+                slice_.backlog = late
+                late._take_over(slice_)
+
+    def _take_over(self, slice_: Slice) -> None:
+        with self._lock:
+            self.active.add(slice_)
+            self.held += len(slice_.references)
+            self._moved_at = time.monotonic()
+            self.pace = max(self.pace, self._moved_at - slice_.began)
+
+    def finish(self, slice_: Slice, *, delivered: int, released: int) -> bool:
+        """So many of a slice are delivered, and so many are no longer held here. False if it is another backlog's."""
+        with self._lock:
+            if slice_ not in self.active:
+                return False
             now = time.monotonic()
-            self.active.discard(slice_)
+            self.active.remove(slice_)
+            self.hangs = self.hangs and bool(self.active)
             self.held -= released
             self._moved_at = now
             if slice_ is self._suspect:
@@ -181,6 +213,7 @@ class Backlog:
                 pace = max((now - slice_.began) / delivered, 1e-6)
                 self.pace += (pace - self.pace) * self._weight(pace)
                 self.measured = True
+            return True
 
     def change(self, limit: int) -> None:
         with self._lock:
@@ -192,7 +225,7 @@ class Backlog:
         with self._lock:
             since = time.monotonic() - self._limits.slow_seconds
             found = [slice_ for slice_ in self.active if slice_.began < since]
-            self.hangs = bool(found)
+            self.hangs = bool(found) and not self.shared
             return found
 
     def excess(self) -> list[Slice]:
@@ -203,7 +236,7 @@ class Backlog:
         with self._lock:
             excess: list[Slice] = []
             most = self._most()
-            if not self.ordered and (self.held > 2 * most or most == self._least()):
+            if not (self.ordered or self.shared) and (self.held > 2 * most or most == self._least()):
                 while self.held > most and (waiting := self.waiting or self._suspects):
                     excess.append(waiting.pop())
                     self.held -= len(excess[-1].references)
@@ -211,13 +244,14 @@ class Backlog:
             return excess
 
     def drain(self) -> list[Slice]:
-        """Everything that nobody has begun, for an instance that stops."""
+        """Everything that nobody has begun; it is no longer held here."""
         with self._lock:
             drained = [*self.waiting, *self._suspects]
             self.waiting.clear()
             self._suspects.clear()
             if not self.ordered:
                 drained += [Slice(self, each.host_instance, each.take_rest()) for each in self.active]
+            self.held -= sum(len(each.references) for each in drained)
             return drained
 
     def _weight(self, pace: float) -> float:
@@ -227,6 +261,11 @@ class Backlog:
         return self._limits.slower_weight if pace > self.pace else self._limits.quicker_weight
 
     # How it is
+
+    @property
+    def quick(self) -> bool:
+        """Whether its references may share slices with those of other services."""
+        return self.measured and self.pace <= self._limits.busy_pace and not (self.held or self.behind or self.limited)
 
     @property
     def waits(self) -> bool:

@@ -25,6 +25,7 @@ class Backlogs:
         self._known: dict[int, tuple[Service | None, Backlog]] = {}
         self._of_service: dict[int, Backlog] = {}  # by the identity of the service
         self._ordered: dict[int, Backlog] = {}  # by the subqueue
+        self.shared = Backlog(limits, min(limits.workers, limits.quick_workers), shared=True)
         self._busy: set[Backlog] = set()  # those that hold something or are behind, and perhaps some more
 
     def of(self, service_id: int) -> Backlog:
@@ -68,6 +69,7 @@ class Backlogs:
 
     def busy(self) -> list[Backlog]:
         with self._lock:
+            self._busy = {each for each in self._busy if each.held or (each.behind and each.services)}
             return list(self._busy)
 
     def behind(self) -> dict[Backlog, list[int]]:
@@ -95,7 +97,6 @@ class Backlogs:
     def share(self, host_instance: int, living: Sequence[int]) -> None:
         """These instances of the host live: what a service takes at once is for all of them together."""
         with self._lock:
-            self._busy = {each for each in self._busy if each.held or (each.behind and each.services)}
             slow = sum(1 for each in self._busy if each.waits and each.held and not each.limited and not each.ordered)
             limits = self._limits
             self._unlimited = max(1, min(limits.deliveries_at_once, limits.unlimited_at_once // (slow + 1)))

@@ -6,9 +6,12 @@ A service may raise anything, return anything or take long; none of that reaches
 from __future__ import annotations
 
 import logging
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from datetime import timedelta
+from typing import Any
 
 from crossdock.errors import PortGoneError, TerminalError, TransientError, UnexpectedError
 from crossdock.foreign import FOREIGN_CODE, described
@@ -28,9 +31,15 @@ from crossdock.host.outcome import (
 )
 from crossdock.host.quarantine import Quarantine
 from crossdock.host.settler import Delivered, Settler
+from crossdock.message.message import Message
+from crossdock.message.trace import trace_of, with_trace
 from crossdock.messagebox.rows import Reference
+from crossdock.tracing import Span
 
 _AT_ONCE = timedelta(0)
+_Deliver = Callable[..., Outcome]
+
+_NO_SPAN: AbstractContextManager[Span | None] = nullcontext()
 _GONE = "The send port is no longer deployed."
 
 logger = logging.getLogger(__name__)
@@ -52,14 +61,17 @@ class Delivery:
             if isinstance(service, BatchService) and service.batches:
                 return self._batch(service, slice_)
         latest = slice_.began + self._host.limits.longest_slice_seconds
+        late_seconds = self._host.limits.waiting_pace if slice_.backlog.shared else math.inf
         delivered: list[Delivered] = []
-        count = 0
+        count, now = 0, slice_.began
         for reference in slice_.remaining:
             outcome = self.one(slice_.host_instance, reference)
             count += 1
             if outcome is not None:
                 delivered.append((reference, outcome))
-            if time.monotonic() > latest or self._stopping.is_set():
+            before, now = now, time.monotonic()
+            if now > latest or now - before > late_seconds or self._stopping.is_set():
+                slice_.late = now - before > late_seconds
                 break
         self._settle(slice_, delivered, count)
         return count
@@ -95,9 +107,12 @@ class Delivery:
         if not references:
             return []
         try:
-            given = [(each.message, each.attempt) for each in references]
-            with FOREIGN_CODE:
+            with FOREIGN_CODE, ExitStack() as spans:
+                sending = self._enter_spans(spans, service, references)
+                given = [(_traced(each.message, sending.get(n)), each.attempt) for n, each in enumerate(references)]
                 outcomes = service.deliver_batch(given, now=references[-1].claimed_at.now)
+                for position, span in sending.items():
+                    _tell(span, outcomes[position])
             if len(outcomes) != len(references):
                 raise ValueError(f"{len(outcomes)} outcomes for {len(references)} messages")
         except Exception as error:
@@ -120,6 +135,8 @@ class Delivery:
             deliver = service.deliver
             if reference.deaths and isinstance(service, RepeatingService):
                 deliver = service.deliver_again
+            if self._host.agent.tracer.enabled:
+                deliver = self._recorded(service, reference, deliver)
             with FOREIGN_CODE:
                 outcome = deliver(reference.message, attempt=reference.attempt, now=reference.claimed_at.now)
             if type(outcome) is Complete:  # nearly always
@@ -134,6 +151,35 @@ class Delivery:
         if isinstance(outcome, Answer | Suspend):
             return self._settler.publish(host_instance, reference, outcome)
         return outcome
+
+    def _recorded(self, service: Service, reference: Reference, deliver: _Deliver) -> _Deliver:
+        """The same, within a span."""
+
+        def recorded(message: Message, **how: Any) -> Outcome:
+            with self._sending(service, reference) as span:
+                outcome = deliver(_traced(message, span), **how)
+                _tell(span, outcome)
+                return outcome
+
+        return recorded
+
+    def _sending(self, service: Service, reference: Reference) -> AbstractContextManager[Span | None]:
+        """A span, for a message that carries a trace and where spans are recorded."""
+        tracer, message = self._host.agent.tracer, reference.message
+        if (trace := trace_of(message.context)) is None:
+            return _NO_SPAN
+        attributes: dict[str, str | int] = {
+            "messaging.message.id": str(message.id),
+            "crossdock.attempt": reference.attempt,
+        }
+        return tracer.span("send", service.name, trace, attributes)
+
+    def _enter_spans(self, spans: ExitStack, service: Service, references: Sequence[Reference]) -> dict[int, Span]:
+        """By the position of the reference."""
+        if not self._host.agent.tracer.enabled:
+            return {}
+        entered = (spans.enter_context(self._sending(service, each)) for each in references)
+        return {position: span for position, span in enumerate(entered) if span is not None}
 
     def _without_message(self, reference: Reference, error: TerminalError) -> Suspend:
         # If other instances took us for dead and are done with the message, nothing is recorded.
@@ -158,6 +204,22 @@ class Delivery:
             return self._service(service_id)
         except TransientError:
             return None
+
+
+def _traced(message: Message, span: Span | None) -> Message:
+    """As the partner is to see it: after the span."""
+    if span is None or span.trace is None:
+        return message
+    return Message(message.id, with_trace(message.context, span.trace), message.parts, message.origin)
+
+
+def _tell(span: Span | None, outcome: Outcome) -> None:
+    if span is not None:
+        match outcome:
+            case Suspend(code=code):
+                span.failed(code)
+            case Retry():
+                span.failed(TransientError.code)
 
 
 def _unexpected(error: Exception) -> Suspend:

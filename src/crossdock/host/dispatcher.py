@@ -56,21 +56,18 @@ class Dispatcher:
     # What comes in
 
     def accept(self, host_instance: int, references: Sequence[Reference]) -> None:
-        """Deliver these; what a backlog has no room for goes back to the queue."""
-        by_service: defaultdict[int, list[Reference]] = defaultdict(list)
+        """Deliver these; what a backlog has no room for goes back to the queue. Quick services share slices."""
+        by_backlog: defaultdict[Backlog, list[Reference]] = defaultdict(list)
+        shared: list[Reference] = []
         for reference in references:
-            by_service[reference.service_id].append(reference)
-        begun = 0
-        try:
-            for service_id, mine in by_service.items():
-                backlog = self.backlogs.of(service_id)
-                rest = backlog.add(host_instance, mine, self.backlogs.spare(backlog))
-                if rest:
-                    self._settler.give_back(host_instance, rest)
-                self.backlogs.keep_busy(backlog)
-                begun += self._line_up(backlog)
-        finally:
-            self._call(begun)  # once for all: workers that are woken one by one compete with us for the processor
+            backlog = self.backlogs.of(reference.service_id)
+            (shared if backlog.quick and not reference.deaths else by_backlog[backlog]).append(reference)
+        if shared:
+            self.accept_for(self.backlogs.shared, host_instance, shared)
+        for backlog, mine in by_backlog.items():
+            if rest := backlog.add(host_instance, mine, self.backlogs.spare(backlog)):
+                self._settler.give_back(host_instance, rest)
+            self._begin(backlog)
 
     def accept_for(
         self, backlog: Backlog, host_instance: int, references: Sequence[Reference], *, more: bool = False
@@ -84,15 +81,8 @@ class Dispatcher:
         self._offer(backlog)
 
     def _offer(self, backlog: Backlog) -> None:
-        self._call(self._line_up(backlog))
-
-    def _line_up(self, backlog: Backlog) -> int:
-        """Gives how many turns it has now; a worker has to be called for each."""
         turns, urgent = backlog.offer()
         (self._urgent if urgent else self._turns).extend([backlog] * turns)
-        return turns
-
-    def _call(self, turns: int) -> None:
         for _ in range(turns):
             self._ready.put(True)
 
@@ -110,7 +100,9 @@ class Dispatcher:
         for backlog in self.backlogs.busy():
             overdue = backlog.overdue()
             for slice_ in overdue if not backlog.ordered else ():
-                backlog.put_back(slice_)
+                self._put_back(slice_, late=True)
+            for waiting in backlog.drain() if backlog.shared and overdue else ():
+                self.accept(waiting.host_instance, waiting.references)  # some of it is for whom we wait
             for excess in backlog.excess():
                 self._settler.give_back(excess.host_instance, excess.references)
             active = backlog.active.copy()
@@ -156,13 +148,23 @@ class Dispatcher:
             delivered = released = self._delivery.slice(slice_)
             if self._host.stopping.is_set() and (rest := slice_.take_rest()):
                 self._settler.give_back(slice_.host_instance, rest)
-            backlog.put_back(slice_)
+            self._put_back(slice_, late=slice_.late)
         self._held_up.discard(slice_)
-        backlog.finish(slice_, delivered=delivered, released=released)
+        while not slice_.backlog.finish(slice_, delivered=delivered, released=released):
+            pass  # it was another's until now
         for each in (backlog, *self._quarantine.leave(slice_)):
             self._offer(each)
         if backlog.ordered or (backlog.behind and backlog.wants_more(self.backlogs.spare(backlog))):
             self._host.in_hand.wake()
+
+    def _put_back(self, slice_: Slice, *, late: bool) -> None:
+        """What it did not get to; where a shared slice is late, the service it waits for is taken out of the others."""
+        backlog = slice_.backlog
+        backlog.put_back(slice_)
+        if late and backlog.shared and slice_.references:
+            to_blame = self.backlogs.of(slice_.references[-1].service_id)
+            backlog.blame(to_blame, slice_)
+            self.backlogs.keep_busy(to_blame)
 
     # Stopping
 

@@ -14,6 +14,7 @@ from crossdock.errors import TransientError
 from crossdock.host.claimer import Claimer
 from crossdock.host.dispatcher import Dispatcher
 from crossdock.host.environment import HostEnvironment
+from crossdock.host.garbage import spare_what_is_loaded
 from crossdock.host.limits import DEFAULT_LIMITS, HostLimits
 from crossdock.host.outcome import Services
 from crossdock.host.publisher import Publisher
@@ -57,6 +58,7 @@ class HostInstance:
         self._settling = self._threads.thread("settle", self._settler.run)
 
     def start(self) -> None:
+        spare_what_is_loaded()
         self._settling.start()
         self._publisher.start()
         self._dispatcher.start()
@@ -72,6 +74,10 @@ class HostInstance:
         self._settling.join()
         self._publisher.stop()
         self._lifeline.end()
+
+    @property
+    def host_id(self) -> int:
+        return self._host_id
 
     @property
     def in_hand(self) -> int:

@@ -18,7 +18,7 @@ from crossdock.message.message import Part
 from crossdock.message.publication import Publication
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.rows import Published
-from crossdock.receive.limits import context_bytes
+from crossdock.pipeline.limits import context_bytes
 
 _STOPPED = "This process is stopping."
 

@@ -11,11 +11,11 @@ from datetime import timedelta
 from queue import SimpleQueue
 from typing import assert_never
 
-from crossdock.errors import AnswerError, CrossdockError, TransientError
+from crossdock.errors import AnswerError, CrossdockError, TransientError, UnroutedError
 from crossdock.host.environment import HostEnvironment
 from crossdock.host.outcome import Answer, Complete, Outcome, Postpone, Retry, Suspend
 from crossdock.host.publisher import Publisher
-from crossdock.host.token import waiting_in
+from crossdock.host.token import TOKEN, waiting_in
 from crossdock.message.message import Message
 from crossdock.message.publication import Publication, Settles
 from crossdock.messagebox import settle
@@ -68,9 +68,15 @@ class Settler:
             case Answer(messages, stops):
                 return self._publish(instance, reference, messages, delivered=True, stops=stops)
             case Suspend(report=Message() as report):
-                if not (wanting := self._wanting(report)):
+                answers = TOKEN in report.context.promoted  # an orchestration waits for it, if it still does
+                if not (wanting := self._wanting(report)) and not answers:
                     return replace(outcome, report=None)
-                left = self._publish(instance, reference, (report,), delivered=False, stops=outcome.stops)
+                try:
+                    left = self._publish(
+                        instance, reference, (report,), delivered=False, stops=outcome.stops, wanted=answers
+                    )
+                except UnroutedError:
+                    return replace(outcome, report=None)
                 if left is None and not any(each.two_way for each in wanting):  # else one of them may still answer
                     self.gave_up([reference])
                 return left
@@ -160,19 +166,32 @@ class Settler:
             return []
 
     def _publish(
-        self, instance: int, reference: Reference, messages: tuple[Message, ...], *, delivered: bool, stops: bool
+        self,
+        instance: int,
+        reference: Reference,
+        messages: tuple[Message, ...],
+        *,
+        delivered: bool,
+        stops: bool,
+        wanted: bool = False,
     ) -> Outcome | None:
+        """Where it has to be `wanted`, UnroutedError: nobody is given it."""
         settles = Settles(self._host_id, instance, reference.sequence, delivered)
-        publication = Publication(self._host_id, messages, cause=settles)
+        service = reference.service_id
+        publication = Publication(self._host_id, messages, cause=settles, all_or_nothing=wanted, service_id=service)
         try:
             if not self.persist(lambda: self._publisher.publish(publication)):
                 return Retry(timedelta(0), _UNPUBLISHED)  # in a subqueue nothing may come before it
         except CrossdockError as error:
+            if wanted and isinstance(error, UnroutedError):
+                raise
             return Suspend.because(AnswerError(f"What came of it cannot be published: {error}"), stops=stops)
         except Exception as error:
             logger.exception("What came of a delivery cannot be published")
             told = f"{type(error).__name__}: {error}"
             return Suspend.because(AnswerError(f"What came of it cannot be published: {told}"), stops=stops)
+        if delivered:
+            self._agent.troubles.works("service", reference.service_id)
         return None
 
 

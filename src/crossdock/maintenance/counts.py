@@ -1,4 +1,4 @@
-"""Adds up what was published and delivered, so that only sums stay, and forgets subscriptions removed long ago."""
+"""Adds up what was published and delivered, so that only sums stay: in all, and by the minute. Forgets what is old."""
 
 from __future__ import annotations
 
@@ -20,4 +20,6 @@ class FoldCounts:
             if mine:
                 self.agent.cleanup.fold_counts()
                 self.agent.cleanup.forget_removals()
+                self.agent.cleanup.forget_versions()
+                self.agent.samples.forget_minutes()
             return int(mine)

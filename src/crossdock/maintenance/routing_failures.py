@@ -40,6 +40,17 @@ class ReportRoutingFailures:
             names = {number: each.service for number, each in router.subscriptions.items()}
             filters = [(names[number], filter_) for number, filter_ in self._agent.filters().items() if number in names]
             types = PropertyRegistry(self._agent.configuration.properties())
-            self._catalog = Catalog(filters, types, case_sensitive=router.case_sensitive)
+            services = {each.service_id: each.service for each in router.subscriptions.values()}
+            correlations = [
+                (
+                    services[service],
+                    name,
+                    router.correlations[number].properties,
+                    router.correlations[number].types or (),
+                )
+                for (service, name), number in router.latest_correlations.items()
+                if service in services
+            ]
+            self._catalog = Catalog(filters, types, case_sensitive=router.case_sensitive, correlations=correlations)
             self._epoch = router.epoch
         return self._catalog

@@ -15,9 +15,12 @@ from crossdock.maintenance.counts import FoldCounts
 from crossdock.maintenance.dead_processes import ReleaseDead
 from crossdock.maintenance.references import CleanReferences
 from crossdock.maintenance.routing_failures import ReportRoutingFailures
+from crossdock.maintenance.samples import SAMPLE_SECONDS, TakeSample
 from crossdock.maintenance.statistics import ReportStatistics
-from crossdock.maintenance.suspended import PurgeSuspended
+from crossdock.maintenance.suspended import PurgeOriginals, PurgeSuspended
+from crossdock.maintenance.tracking import KeepTrack, PackTrack
 from crossdock.messagebox.agent import Agent
+from crossdock.settings import KEEP_TRACK
 
 logger = logging.getLogger(__name__)
 
@@ -29,14 +32,24 @@ class Job(Protocol):
         """Gives how much there was to do."""
 
 
-def all_jobs(agent: Agent, *, purge_suspended_after: timedelta | None = None) -> dict[Job, float]:
+def all_jobs(
+    agent: Agent,
+    *,
+    purge_suspended_after: timedelta | None = None,
+    keep_track: timedelta = KEEP_TRACK,
+    keep_bodies: timedelta = KEEP_TRACK,
+) -> dict[Job, float]:
     """Every job with the seconds between its runs."""
     return {
         ReportRoutingFailures(agent): 1.0,
         CleanReferences(agent): 5.0,
         ReleaseDead(agent): 5.0,
+        TakeSample(agent): SAMPLE_SECONDS,
         FoldCounts(agent): 10.0,
+        PackTrack(agent): 5.0,
+        KeepTrack(agent, keep_track, keep_bodies): 60.0,
         PurgeSuspended(agent, purge_suspended_after): 60.0,
+        PurgeOriginals(agent): 60.0,
         Compact(agent): 60.0,
         ReportStatistics(agent): 60.0,
     }

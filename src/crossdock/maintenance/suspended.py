@@ -23,3 +23,18 @@ class PurgeSuspended:
         while count := self.agent.suspended.purge(age=self.after):
             ended += count
         return ended
+
+
+@dataclass(frozen=True, slots=True)
+class PurgeOriginals:
+    """Forgets the originals of edited messages when they have been kept for so long."""
+
+    agent: Agent
+    after: timedelta = timedelta(days=7)
+
+    def run_once(self) -> int:
+        """Gives how many references were ended."""
+        ended = 0
+        while count := self.agent.suspended.purge_originals(age=self.after):
+            ended += count
+        return ended

@@ -140,13 +140,14 @@ def _decode_typed(kept: Mapping[str, str]) -> Value:
 
 def _decimal(text: str) -> Decimal:
     value = Decimal(text)
-    if not value.is_finite():
+    if not value.is_finite() or abs(value.adjusted()) > _LARGEST_EXPONENT:  # whoever prints it would fill the memory
         raise ValueError(text)
     return value
 
 
 # What was written with care is read without: every claim reads every property.
 _SURELY_FITS = 18
+_LARGEST_EXPONENT = 38
 _READ: Mapping[str, Callable[[str], Value]] = {
     PropertyType.INTEGER: int,
     PropertyType.DECIMAL: _decimal,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from secrets import randbits
-from typing import BinaryIO, NewType
+from typing import Any, BinaryIO, NewType
 from uuid import UUID
 
 from msgspec import Struct
 
 from crossdock.message.context import Context
+from crossdock.message.document import parse_json, parse_xml
+from crossdock.message.property import Value
 
 MessageId = NewType("MessageId", UUID)
 
@@ -55,6 +57,31 @@ class Message(Struct, frozen=True):
         """The whole body; `parts[0].chunks()` does not hold a large one in memory."""
         return b"".join(self.parts[0].chunks())
 
+    @property
+    def type(self) -> str:
+        """The message type; empty if the message has none."""
+        return str(self.context.get("BTS.MessageType") or "")
+
+    def json(self) -> Any:
+        """The body as a value; a number with a point or an exponent is a Decimal. Raises DocumentError."""
+        return parse_json(self.body)
+
+    def xml(self) -> Any:
+        """The body as an element tree (lxml). A document type declaration is refused. Raises DocumentError."""
+        return parse_xml(self.body)
+
+    def __getitem__(self, name: str) -> Value:
+        """The value of a property, promoted or only written. A short name is a declared property, else `BTS.<name>`."""
+        value = self.context.get(name)
+        if value is None:
+            value = self.context.get(f"BTS.{name}")
+        if value is None:
+            raise KeyError(f"message {self.id} of type {self.type!r} has no property {name!r}")
+        return value
+
+    def __contains__(self, name: str) -> bool:
+        return self.context.get(name) is not None or self.context.get(f"BTS.{name}") is not None
+
 
 def random_bits() -> int:
     """What tells ids apart that have the same sequence and position, drawn in this process.
@@ -78,3 +105,20 @@ def message_id(bits: int, sequence: int, position: int) -> MessageId:
     value |= 0b10 << 62
     value |= (position & ((1 << POSITION_LOW_BITS) - 1)) << RANDOM_BITS
     return MessageId(UUID(int=value | bits))
+
+
+def short_id(id_: UUID) -> str:
+    """`SEQUENCE-POSITION`, as people write it. In one MessageBox only copies of a restored one have it twice."""
+    sequence, position = places_of(id_)
+    return f"{sequence}-{position}"
+
+
+def places_of(id_: UUID) -> tuple[int, int]:
+    """(sequence, position) of a message id."""
+    low = (id_.int >> RANDOM_BITS) & ((1 << POSITION_LOW_BITS) - 1)
+    return id_.int >> 80, (id_.int >> 64 & 0xFFF) << POSITION_LOW_BITS | low
+
+
+def ids_at(sequence: int, position: int) -> tuple[MessageId, MessageId]:
+    """The lowest and the highest id that a message at this place can have."""
+    return message_id(0, sequence, position), message_id((1 << RANDOM_BITS) - 1, sequence, position)

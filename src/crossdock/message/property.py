@@ -227,6 +227,7 @@ SYSTEM_PROPERTIES: Mapping[str, tuple[PropertyType, bool]] = {
     "BTS.EpmRRCorrelationToken": (PropertyType.TEXT, True),
     "BTS.RouteDirectToTP": (PropertyType.BOOLEAN, True),
     "BTS.IsRequestResponse": (PropertyType.BOOLEAN, False),
+    "BTS.IsFault": (PropertyType.BOOLEAN, False),
     "BTS.AckType": (PropertyType.TEXT, True),
     "BTS.AckID": (PropertyType.TEXT, True),
     "BTS.AckOwnerID": (PropertyType.TEXT, True),

@@ -70,7 +70,8 @@ Cause = FromSource | InPlaceOf | Settles | Express
 class Awaited:
     """A running instance of a service waits for messages with these values.
 
-    `bound_to` is the host instance in whose memory it waits, if so: nobody else is given them.
+    `bound_to` is the host instance in whose memory it waits, if so: nobody else is given them. `name` is that of the
+    correlation set, if it is one of an orchestration.
     """
 
     id: UUID
@@ -78,6 +79,7 @@ class Awaited:
     host_id: int
     values: Mapping[str, Value]
     bound_to: int | None = None
+    name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,9 @@ class Publication:
 
     With `awaits` it is a request: whoever waits for the response is subscribed with it. `all_or_nothing`: it is not
     published if nobody wants one of its messages.
+
+    For the track: the service whose delivery or code published it, the instance whose step it was, and the references
+    that the same transaction settled.
     """
 
     host_id: int
@@ -94,3 +99,6 @@ class Publication:
     cause: Cause = Express()
     awaits: Awaited | None = None
     all_or_nothing: bool = False
+    service_id: int | None = None
+    instance: UUID | None = None
+    settled: tuple[int, ...] = ()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock
@@ -20,49 +21,81 @@ from psycopg.rows import class_row
 from crossdock.errors import EpochMovedError, StepLostError
 from crossdock.message.message import MessageId, message_id, random_bits
 from crossdock.message.publication import Publication
+from crossdock.messagebox.access import Access
+from crossdock.messagebox.audit import Act, Audit, record_acts
 from crossdock.messagebox.box import Box
 from crossdock.messagebox.caching import EpochWatch
 from crossdock.messagebox.cleanup import Cleanup
 from crossdock.messagebox.configuration import Configuration
-from crossdock.messagebox.database import Database
+from crossdock.messagebox.database import Actor, Database
 from crossdock.messagebox.host_functions import host_statement
+from crossdock.messagebox.instances import Instances
 from crossdock.messagebox.ledger import Ledger
 from crossdock.messagebox.load import load_filters, load_router
 from crossdock.messagebox.messages import Messages
 from crossdock.messagebox.outage import Outage
 from crossdock.messagebox.publish import SUBSCRIPTION_LOCK, notify, publish
+from crossdock.messagebox.pulse import Pulse
 from crossdock.messagebox.queues import Queues
+from crossdock.messagebox.reroute import reroute
 from crossdock.messagebox.rows import Published, Reference, Statistics
+from crossdock.messagebox.samples import Samples
 from crossdock.messagebox.settle import Settlement
 from crossdock.messagebox.statement import statement
-from crossdock.messagebox.step import OpenedStep, Step, Stepped, carry_out, lock_claims
+from crossdock.messagebox.step import OpenedStep, Step, Stepped, carry_out, lock_fences
 from crossdock.messagebox.subscriptions import Subscriptions
-from crossdock.messagebox.suspended import Suspended, reroute
+from crossdock.messagebox.suspended import Suspended
+from crossdock.messagebox.track import Track
+from crossdock.messagebox.troubles import Troubles
+from crossdock.messagebox.whereabouts import Whereabouts
 from crossdock.subscription.predicate import Filter
 from crossdock.subscription.router import Epoch, Router
+from crossdock.tracing import Tracer
 
-_COUNTED = ("ready", "claimed", "waiting", "suspended", "unrouted")
+_COUNTED = ("ready", "claimed", "waiting", "suspended", "unrouted", "instances")
 
 
 class Agent:
     """Opens connections when they are needed. Close it, or use it in a `with`."""
 
-    def __init__(self, database: str, *, connections: int = 8, index_folder: Path | None = None) -> None:
-        """`index_folder`: where processes of one machine share the files of the subscription index."""
-        self._database = Database(database, connections=connections)
+    def __init__(
+        self, database: str, *, connections: int = 8, index_folder: Path | None = None, actor: Actor | None = None
+    ) -> None:
+        """`index_folder`: where processes of one machine share the files of the subscription index.
+
+        `actor`: for whom it acts, as the audit says.
+        """
+        self._index_folder = index_folder
+        self._router: Router | None = None
+        self._loading = Lock()
+        self.troubles = Troubles()
+        self.tracer = Tracer()
+        self._make_parts(Database(database, connections=connections, actor=actor or Actor()))
+        self._ids = _MessageIds(self._database)
+        self._database.remember(self._forget)
+
+    def _make_parts(self, database: Database) -> None:
+        self._database = database
         self.box = Box(self._database)
         self.configuration = Configuration(self._database)
         self.messages = Messages(self._database)
         self.ledger = Ledger(self._database)
         self.queues = Queues(self._database, self.messages)
         self.subscriptions = Subscriptions(self._database)
+        self.instances = Instances(self._database, self.messages, self.queues)
         self.suspended = Suspended(self._database, self.queues)
         self.cleanup = Cleanup(self._database)
-        self._index_folder = index_folder
-        self._router: Router | None = None
-        self._loading = Lock()
-        self._ids = _MessageIds(self._database)
-        self._database.remember(self._forget)
+        self.track = Track(self._database)
+        self.whereabouts = Whereabouts(self._database)
+        self.audit = Audit(self._database)
+        self.access = Access(self._database)
+        self.samples = Samples(self._database)
+
+    def acting_for(self, actor: Actor) -> Agent:
+        """The same agent, with the same connections, acting for somebody else. Close the first one only."""
+        other = copy(self)
+        other._make_parts(self._database.acting_for(actor))
+        return other
 
     def _forget(self) -> None:
         self._router = None
@@ -108,6 +141,10 @@ class Agent:
         interval, _ = self.queues.service_classes()["caching"]
         return EpochWatch(self._database.connect, interval.total_seconds())
 
+    def pulse(self) -> Pulse:
+        """Feels whether the MessageBox is there."""
+        return Pulse(self._database)
+
     # Publishing
 
     def message_id(self) -> MessageId:
@@ -129,6 +166,7 @@ class Agent:
                 published = publish(connection, router, publications, by_copy=by_copy, location_epoch=location_epoch)
         except EpochMovedError:
             published = self._publish_alone(publications, location_epoch)
+        self.troubles.published(publications, published)
         return published
 
     def _publish_alone(self, publications: Sequence[Publication], location_epoch: UUID | None) -> Published:
@@ -138,8 +176,23 @@ class Agent:
             router = self._load(connection)
             return publish(connection, router, publications, by_copy=by_copy, location_epoch=location_epoch)
 
+    def publish_by_hand(self, publications: Sequence[Publication], act: Act) -> Published:
+        """Publish for a person. In the same transaction the act is recorded with the counts, if anything is published.
+
+        Nobody changes subscriptions meanwhile.
+        """
+        by_copy = self._database.may_copy
+        with self._subscriptions_held_still() as connection:
+            router = self._load(connection)
+            with connection.transaction():
+                published = publish(connection, router, publications, by_copy=by_copy)
+                if published.publications:
+                    counts = {name: getattr(published, name) for name in ("published", "unrouted", "suspended")}
+                    record_acts(connection, [replace(act, after={**(act.after or {}), **counts})])
+        return published
+
     def route_again(self, ids: Sequence[UUID]) -> dict[UUID, bool]:
-        """Route unrouted messages again; for each that is unrouted, whether somebody wants it now."""
+        """Route unrouted and discarded messages again; for each of these, whether somebody wants it now."""
         with self._subscriptions_held_still() as connection:
             routed, hosts = reroute(connection, self._load(connection), ids, self.messages.on)
         self.queues.notify(hosts)
@@ -182,23 +235,25 @@ class Agent:
         `lease` is a reference of an ordered service: the lease under which it was claimed is given up as well.
         """
         self.queues.settle(host_instance, outcomes, lease=lease)
+        self.troubles.settled(outcomes)
 
     # Steps
 
     def step(self, steps: Sequence[Step]) -> list[Stepped]:
-        """Do each step whose claims are still ours, all in one transaction; the others are not done."""
+        """Do each step whose fence holds, all in one transaction; the others are not done."""
         self._correlate(steps)
         by_copy = self._database.may_copy
         with self._database.connection() as connection:
             with connection.transaction():
-                held = lock_claims(connection, steps)
+                held = lock_fences(connection, steps)
                 going = [step for step, mine in zip(steps, held, strict=True) if mine]
-                discarded, hosts = self._carry_out(connection, going, by_copy=by_copy)
+                done, hosts = self._carry_out(connection, going, by_copy=by_copy)
             notify(connection, hosts)
         for step in going:
             self.queues.look_again(step.settles)
-        each = iter(discarded)
-        return [Stepped(True, next(each)) if mine else Stepped(False) for mine in held]
+        self.troubles.stepped(going, done)
+        each = iter(done)
+        return [next(each) if mine else Stepped(False) for mine in held]
 
     @contextmanager
     def open_step(self, step: Step) -> Iterator[OpenedStep]:
@@ -206,19 +261,22 @@ class Agent:
         by_copy = self._database.may_copy
         with self._database.connection() as connection:
             with connection.transaction():
-                if not all(lock_claims(connection, [step])):
+                if not all(lock_fences(connection, [step])):
                     raise StepLostError("Somebody else has what this step settles, or has settled it: it is not done.")
                 opened = OpenedStep(connection, step)
                 yield opened
                 opened.check()
                 self._correlate([opened.step])
-                _, hosts = self._carry_out(connection, [opened.step], by_copy=by_copy)
+                [done], hosts = self._carry_out(connection, [opened.step], by_copy=by_copy)
+                if not done.done:
+                    raise StepLostError("A message for this instance goes first: the step is not done.")
             notify(connection, hosts)
         self.queues.look_again(step.settles)
+        self.troubles.stepped([opened.step], [done])
 
     def _carry_out(
         self, connection: psycopg.Connection, steps: Sequence[Step], *, by_copy: bool
-    ) -> tuple[list[Sequence[UUID]], frozenset[int]]:
+    ) -> tuple[list[Stepped], frozenset[int]]:
         """From here to the commit nobody changes subscriptions, and they are matched as they are now."""
         connection.execute(statement("lock_shared"), {"lock": SUBSCRIPTION_LOCK})
         row = connection.execute(statement("read_epoch")).fetchone()
@@ -230,10 +288,12 @@ class Agent:
 
     def _correlate(self, steps: Sequence[Step]) -> None:
         """Make known by what the steps' instances wait, where that is new."""
-        wanted = {tuple(sorted(each.values)) for step in steps for each in step.subscribes}
+        wanted = {tuple(sorted(each.values)) for step in steps for each in step.subscribes if each.name is None}
         if wanted:
-            for properties in wanted.difference(self.router().correlations.values()):
-                self.subscriptions.correlate(properties)
+            router = self._router or self.router()
+            for properties in wanted:
+                if router.correlation(properties) is None:
+                    self.subscriptions.correlate(properties)
 
     # Questions
 
@@ -262,23 +322,25 @@ class Agent:
 
 
 class _MessageIds:
-    """Ids of this process: random bits, one number from the ledger's sequence, and positions counted here."""
+    """Ids of this process: one number from the ledger's sequence, positions counted here, and random bits for each.
+
+    Nobody who has seen an id can tell the next one, and take it before us.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._lock = Lock()
-        self._prefix: tuple[int, int] | None = None
+        self._number: int | None = None
         self._position = 0
 
     def next(self) -> MessageId:
         with self._lock:
-            prefix = self._prefix
-            if prefix is None:
-                [(number, _)] = self._database.rows("draw_number", {})
-                self._prefix = prefix = random_bits(), int(number)
+            if (number := self._number) is None:
+                [(drawn, _)] = self._database.rows("draw_number", {})
+                self._number = number = int(drawn)
             self._position += 1
-            return message_id(*prefix, self._position)
+            return message_id(random_bits(), number, self._position)
 
     def forget(self) -> None:
         """Draw anew. Without the lock, which whoever draws holds while it connects."""
-        self._prefix = None
+        self._number = None

@@ -22,7 +22,7 @@ class Batch:
     """Messages of several publications, in their order. One that is kept in columns is made when it is asked for."""
 
     def __init__(self, pieces: Iterable[Sequence[Message]]) -> None:
-        self.pieces = [piece for piece in pieces if piece]
+        self.pieces = _joined(pieces)
         self._ends = list(accumulate(map(len, self.pieces)))
 
     def __len__(self) -> int:
@@ -39,6 +39,11 @@ class Batch:
     def ids(self) -> npt.NDArray[Any]:
         return uuid_array(chain.from_iterable(map(_ids, self.pieces)))
 
+    @cached_property
+    def contexts(self) -> list[bytes]:
+        """As they are stored; made once, for whoever stores them and whoever tracks them."""
+        return list(chain.from_iterable(map(_contexts, self.pieces)))
+
     def column(self, name: str) -> list[Value | None]:
         """The promoted values of a property, None where there is none."""
         return list(chain.from_iterable(_column(piece, name) for piece in self.pieces))
@@ -47,15 +52,13 @@ class Batch:
     def labelled(self) -> bool:
         """Whether any of them has labels."""
         return any(
-            bool(piece.labels)
-            if isinstance(piece, MessageColumns)
-            else any(message.context.labels for message in piece)
+            bool(piece.labels) if type(piece) is MessageColumns else any(message.context.labels for message in piece)
             for piece in self.pieces
         )
 
     def labels(self, position: int) -> frozenset[str]:
         piece, place = self._place(position)
-        return piece.labels if isinstance(piece, MessageColumns) else piece[place].context.labels
+        return piece.labels if type(piece) is MessageColumns else piece[place].context.labels
 
     def requests(self) -> list[int]:
         """Where messages are whose sender waits for a response. Those in columns have a source, which does not."""
@@ -63,7 +66,7 @@ class Batch:
         return [
             begin + place
             for piece, begin in zip(self.pieces, begins, strict=False)
-            if not isinstance(piece, MessageColumns)
+            if type(piece) is not MessageColumns
             for place, message in enumerate(piece)
             if message.context.get("BTS.IsRequestResponse") is True
         ]
@@ -80,11 +83,31 @@ class Batch:
         return self.pieces[number], position - (self._ends[number - 1] if number else 0)
 
 
+def _joined(pieces: Iterable[Sequence[Message]]) -> list[Sequence[Message]]:
+    """Small pieces side by side are one: hundreds of steps of orchestrations publish a message each."""
+    joined: list[Sequence[Message]] = []
+    small: list[Message] | None = None
+    for piece in pieces:
+        if type(piece) is MessageColumns:
+            small = None
+            joined.append(piece)
+        elif small is None:
+            small = list(piece)
+            joined.append(small)
+        else:
+            small += piece
+    return [piece for piece in joined if piece]
+
+
 def _ids(piece: Sequence[Message]) -> Iterable[bytes]:
-    return (piece.ids,) if isinstance(piece, MessageColumns) else (message.id.bytes for message in piece)
+    return (piece.ids,) if type(piece) is MessageColumns else (message.id.bytes for message in piece)
+
+
+def _contexts(piece: Sequence[Message]) -> Iterable[bytes]:
+    return piece.contexts if isinstance(piece, MessageColumns) else (message.context.to_json() for message in piece)
 
 
 def _column(piece: Sequence[Message], name: str) -> Sequence[Value | None]:
-    if isinstance(piece, MessageColumns):
+    if type(piece) is MessageColumns:
         return piece.column(name)
     return [message.context.promoted.get(name) for message in piece]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import psycopg
 
 from crossdock.errors import UnavailableError, UsageError
@@ -49,6 +51,8 @@ class Box:
         """
         names = []
         with self._database.connection() as connection:
+            # First: a dump without privileges forgets that our functions are not for everybody.
+            connection.execute(statement("close_functions"))
             for host, _ in connection.execute(statement("list_host_ids")).fetchall():
                 try:
                     with connection.transaction():
@@ -63,6 +67,9 @@ class Box:
                     ) from error
                 assert row is not None
                 names.append(row[0])
+            # It guards against mistakes only: everything works without it, where we may not make roles.
+            with suppress(psycopg.errors.InsufficientPrivilege):
+                connection.execute(statement("create_author_role"))
         return names
 
     def own_hosts(self) -> set[int]:

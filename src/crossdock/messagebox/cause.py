@@ -73,7 +73,7 @@ def _settled(connection: psycopg.Connection, publications: Sequence[Publication]
             wanted[settles.host_id, settles.host_instance][settles.sequence] = settles
     taken: set[Settles] = set()
     for (host, host_instance), mine in wanted.items():
-        becomes = {number: "delivered" if each.delivered else "replaced" for number, each in mine.items()}
+        becomes = {number: "answered" if each.delivered else "replaced" for number, each in mine.items()}
         rows = [Row(number, None, became) for number, became in becomes.items()]
         taken.update(mine[number] for number in settle_rows(connection, host, host_instance, rows))
     return taken

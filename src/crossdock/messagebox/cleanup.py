@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from functools import partial
 from typing import Any, Literal
 
 import psycopg
 
 from crossdock.messagebox.database import Database
-from crossdock.messagebox.overview import SpoolOverview
 from crossdock.messagebox.statement import log_statement, statement
+from crossdock.messagebox.track_erase import rewrite_erased
+from crossdock.messagebox.track_few import pack_few
 
 _CLEANUP_LOCK = 0x0C05_5D10
 _LOCK_TIMEOUT = "200ms"
@@ -23,6 +25,10 @@ _FEW_ROWS = 5_000
 # A table that was empty when PostgreSQL last counted its rows seems small enough to be gone through again and again.
 # Without a copy in memory that seems expensive, as it is.
 _SUMMING = {"work_mem": "64MB", "enable_material": "off", "enable_seqscan": "on"}
+
+_TRACK = ("track_published", "track_personal", "track_body", "track_settled")
+_DAYS_AHEAD = 2
+_PACKED_ROWS = 5_000
 
 Kind = Literal["message", "part"]
 
@@ -74,6 +80,50 @@ class Cleanup:
         """Forget subscriptions that were removed long ago."""
         self._database.run("forget_removals", {"kept": _KEPT_REMOVALS})
 
+    def forget_versions(self) -> int:
+        """Forget what subscriptions were before the oldest message that can be asked about; gives how many versions."""
+        with self._database.connection() as connection:
+            return connection.execute(statement("forget_versions")).rowcount
+
+    def pack_track(self) -> int:
+        """Pack what was tracked a few at a time into segments; gives how many rows."""
+        packed = 0
+        with self._database.connection() as connection:
+            apart = frozenset(name for (name,) in connection.execute(statement("list_personal")))
+            row = connection.execute(statement("read_case_sensitive")).fetchone()
+            case_sensitive = row is not None and bool(row[0])
+            while count := pack_few(connection, apart, limit=_PACKED_ROWS, case_sensitive=case_sensitive):
+                packed += count
+                if count < _PACKED_ROWS:
+                    break
+        return packed
+
+    def rewrite_erased(self) -> int:
+        """Rewrite what is marked as erased, without it; gives how many segments were looked at."""
+        with self._database.connection() as connection:
+            row = connection.execute(statement("read_case_sensitive")).fetchone()
+            return rewrite_erased(connection, case_sensitive=row is not None and bool(row[0]))
+
+    def make_track_partitions(self) -> int:
+        """Partitions of the track for the next days; gives how many are new. What is in use waits for the next time."""
+        return sum(self._partitions("make_track_partitions", table, {"days": _DAYS_AHEAD}) for table in _TRACK)
+
+    def drop_track_partitions(self, kept: timedelta, bodies_kept: timedelta) -> int:
+        """Forget what was tracked longer ago; gives how many partitions are gone."""
+        ages = dict.fromkeys(_TRACK, kept) | {"track_body": min(kept, bodies_kept)}
+        return sum(self._partitions("drop_track_partitions", table, {"kept": age}) for table, age in ages.items())
+
+    def _partitions(self, verb: str, table: str, parameters: dict[str, Any]) -> int:
+        """One table in a transaction: whoever publishes locks them in another order."""
+        with self._database.connection() as connection, connection.transaction():
+            connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'")
+            try:
+                with connection.transaction():
+                    row = connection.execute(statement(verb), {"parent": table, **parameters}).fetchone()
+            except psycopg.errors.LockNotAvailable:
+                return 0
+        return 0 if row is None else int(row[0])
+
     def compact(self) -> list[str]:
         """Make tables and indexes small again that are large over few rows; gives their names. Skips what is in use."""
         large = {"bytes": _BLOATED_BYTES, "rows": _FEW_ROWS}
@@ -94,11 +144,6 @@ class Cleanup:
         with self._database.connection() as connection, connection.transaction():
             rebuild = psycopg.sql.SQL("REINDEX INDEX {}").format(psycopg.sql.Identifier(index))
             return _locked(connection, rebuild)
-
-    def spool_statistics(self) -> SpoolOverview:
-        """How much is stored: messages, bytes, the oldest, and the size of the database."""
-        [row] = self._database.listed("spool_statistics", SpoolOverview)
-        return row
 
     @contextmanager
     def alone(self, job: int) -> Iterator[bool]:

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from crossdock.errors import UsageError
 from crossdock.message.property import PropertyType
 from crossdock.messagebox.database import Database
+from crossdock.messagebox.deployed import Deployed, read_deployed
+from crossdock.messagebox.deployment import Deployment
 from crossdock.messagebox.lifeline import INSTANCE_LOCK, SILENCE
 from crossdock.messagebox.overview import (
     GroupOverview,
     HostOverview,
     LocationOverview,
+    OrchestrationOverview,
     PortOverview,
     SubscriptionOverview,
+    WaitingOverview,
 )
+from crossdock.messagebox.undeployment import DeployedApplication
 
 
 class Configuration:
@@ -24,11 +30,25 @@ class Configuration:
     def __init__(self, database: Database) -> None:
         self._database = database
 
+    def list_applications(self) -> list[DeployedApplication]:
+        return self._database.listed("list_applications", DeployedApplication)
+
+    def names(self) -> dict[str, list[str]]:
+        """Of what is deployed, by kind: application, host, location, group, port, orchestration."""
+        return dict(self._database.rows("list_names"))
+
     def list_ports(self) -> list[PortOverview]:
         return self._database.listed("list_ports", PortOverview)
 
+    def list_waiting(self, *, port: str | None = None, limit: int = 100) -> list[WaitingOverview]:
+        """What waits for its next attempt, the first that is due before the others."""
+        return self._database.listed("list_waiting", WaitingOverview, {"port": port, "limit": limit})
+
     def list_groups(self) -> list[GroupOverview]:
         return self._database.listed("list_groups", GroupOverview)
+
+    def list_orchestrations(self) -> list[OrchestrationOverview]:
+        return self._database.listed("list_orchestrations", OrchestrationOverview)
 
     def list_locations(self) -> list[LocationOverview]:
         return self._database.listed("list_locations", LocationOverview)
@@ -39,9 +59,23 @@ class Configuration:
     def list_subscriptions(self) -> list[SubscriptionOverview]:
         return self._database.listed("list_subscriptions", SubscriptionOverview)
 
+    def deployed(self, deployment: Deployment) -> Deployed:
+        """What is deployed of this application, to be compared. Raises ApplicationError if it would be refused."""
+        with self._database.connection() as connection:
+            return read_deployed(connection, deployment)
+
     def properties(self) -> dict[str, PropertyType]:
         """The properties declared for the whole group."""
         return {name: PropertyType(type_) for name, type_ in self._database.rows("list_properties")}
+
+    def personal(self) -> frozenset[str]:
+        """The properties whose values are about a person, and not shown."""
+        return frozenset(name for (name,) in self._database.rows("list_personal"))
+
+    def clock(self) -> datetime:
+        """What time it is for everything in the MessageBox."""
+        now: datetime = self._database.value("read_clock")
+        return now
 
     def case_sensitive(self) -> bool:
         return bool(self._database.value("read_case_sensitive"))
@@ -59,6 +93,14 @@ class Configuration:
         Of hosts that our database user may not work for there is no definition.
         """
         return [(*row,) for row in self._database.rows("list_service_definitions")]
+
+    def orchestrations(self) -> list[tuple[int, int, dict[str, Any] | None]]:
+        """The same for orchestrations."""
+        return [(*row,) for row in self._database.rows("list_orchestration_definitions")]
+
+    def service_names(self) -> dict[int, str]:
+        """The names of everything that was ever deployed and could be given messages, by service."""
+        return dict(self._database.rows("list_service_names"))
 
     def waiting_services(self) -> dict[str, int]:
         """Ids of the two-way receive ports, by their service's name."""

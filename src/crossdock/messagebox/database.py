@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from copy import copy
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -51,23 +53,42 @@ _NOTHING: Mapping[str, Any] = {}
 _Row = TypeVar("_Row")
 
 
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """For whom a process acts, and why: what the audit says of its acts."""
+
+    person: str = ""
+    reason: str = ""
+
+
+_NOBODY = Actor()
+
+
 class _Connection(psycopg.Connection):
-    """Remembers when it was last seen to work."""
+    """Remembers when it was last seen to work, and for whom it acts."""
 
     worked_at = 0.0
+    actor = _NOBODY
 
 
 class Database:
     """Opens connections when they are needed. It reconnects by itself; what fails meanwhile is a TransientError."""
 
-    def __init__(self, database: str, *, connections: int) -> None:
+    def __init__(self, database: str, *, connections: int, actor: Actor = _NOBODY) -> None:
         self.address = checked(database)
+        self._actor = actor
         self.times_elsewhere = 0
         self.outage = Outage()
         self.history = History(self._begin_anew)
         self._memories: list[Callable[[], None]] = []
         self._pool = _pool(database, connections, self._configure)
         self._claiming_pool = _pool(database, connections, self._configure_claiming)
+
+    def acting_for(self, actor: Actor) -> Database:
+        """The same with the same connections, for somebody else."""
+        other = copy(self)
+        other._actor = actor
+        return other
 
     def close(self) -> None:
         self._pool.close()
@@ -86,9 +107,9 @@ class Database:
         with translated():
             return server_troubles(lambda: psycopg.connect(self.address, autocommit=True))
 
-    def connect(self) -> psycopg.Connection:
-        """A connection of one's own, outside the pool."""
-        connection = psycopg.connect(self.address, autocommit=True)
+    def connect(self, **options: Any) -> psycopg.Connection:
+        """A connection of one's own, outside the pool. The options are libpq's."""
+        connection = psycopg.connect(self.address, autocommit=True, **options)
         try:
             self._configure(connection)
         except BaseException:
@@ -104,6 +125,7 @@ class Database:
 
     def _configure(self, connection: psycopg.Connection) -> None:
         _configure(connection)
+        connection.execute(statement("become_owner"))
         self.history.meet(connection)
 
     def _configure_claiming(self, connection: psycopg.Connection) -> None:
@@ -128,6 +150,9 @@ class Database:
     def _using(self, pool: ConnectionPool[_Connection]) -> Iterator[psycopg.Connection]:
         with translated(), pool.connection() as connection:
             try:
+                if connection.actor != self._actor:
+                    _set(connection, {"crossdock.person": self._actor.person, "crossdock.reason": self._actor.reason})
+                    connection.actor = self._actor
                 yield connection
             except psycopg.errors.ReadOnlySqlTransaction:
                 connection.close()  # after a failover the server that takes writes is another

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
@@ -12,13 +11,21 @@ import numpy as np
 import numpy.typing as npt
 import psycopg
 
-from crossdock.errors import LabelError, SecondAnswerError, TerminalError, UnreachableError, UnroutedError
+from crossdock.errors import (
+    LabelError,
+    SecondAnswerError,
+    TerminalError,
+    UnreachableError,
+    UnroutedError,
+)
 from crossdock.message.message import Message
+from crossdock.message.property import Value
 from crossdock.message.publication import Publication
 from crossdock.messagebox.batch import Batch
+from crossdock.messagebox.begin import beginning, open_convoys
 from crossdock.messagebox.host_functions import host_statement
-from crossdock.subscription.correlation import correlation_hash
-from crossdock.subscription.router import Int64s, Router, Subscription
+from crossdock.messagebox.instance_rows import new_instance_id
+from crossdock.subscription.router import CorrelationSet, Int64s, Router, Subscription
 
 _SMALL_BATCH = 64
 _ADDRESSES = {"BTS.SPTransportID": "send port", "BTS.SPGroupID": "send port group"}
@@ -51,9 +58,26 @@ class Refusal:
     missing: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class NewInstance:
+    """An instance of an orchestration that messages of this batch begin, and by what it waits from then on.
+
+    `waits` has (correlation, hash, values as text) of each set, `convoy` the hash of the one that messages join by.
+    """
+
+    id: UUID
+    subscription_id: int
+    host_id: int
+    waits: tuple[tuple[int, UUID, list[str]], ...]
+    convoy: UUID | None = None
+
+
 @dataclass(slots=True)
 class Decision:
-    """References of activation subscriptions as two columns, message position and subscription, and the exceptions."""
+    """References of activation subscriptions as two columns, message position and subscription, and the exceptions.
+
+    `stopped_convoys` are those of stopped orchestrations, by position and subscription, that would join a convoy.
+    """
 
     router: Router
     positions: Int64s
@@ -61,11 +85,13 @@ class Decision:
     instances: list[tuple[int, InstanceMatch]] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
     refused: dict[int, TerminalError] = field(default_factory=dict)
+    activated: list[tuple[int, NewInstance]] = field(default_factory=list)
+    stopped_convoys: list[tuple[int, int, UUID]] = field(default_factory=list)
 
     def counts(self, messages: int) -> Int64s:
         """How many references each message gets."""
         counts = np.bincount(self.positions, minlength=messages)
-        for position, _ in self.instances:
+        for position, _ in (*self.instances, *self.activated):
             counts[position] += 1
         return counts.astype(np.int64)
 
@@ -97,6 +123,17 @@ class Decision:
         subject = f"nobody wants this message of type {kind!r}." if kind else "the message has no type."
         return UnroutedError(f"No subscription matches: {subject}")
 
+    def _activated(self, kept: npt.NDArray[np.bool_]) -> list[tuple[int, NewInstance]]:
+        """Who joins a new instance that another message begins stays only with that message; a convoy begins anyway."""
+        first: dict[UUID, int] = {}
+        for position, begun in self.activated:
+            first.setdefault(begun.id, position)
+        return [
+            (position, begun)
+            for position, begun in self.activated
+            if kept[position] and (begun.convoy is not None or kept[first[begun.id]])
+        ]
+
     def only(self, kept: npt.NDArray[np.bool_]) -> Decision:
         """The decision about the messages that are kept, by their new positions."""
         place = np.cumsum(kept) - 1
@@ -108,6 +145,7 @@ class Decision:
             [(int(place[position]), match) for position, match in self.instances if kept[position]],
             [replace(each, position=int(place[each.position])) for each in self.refusals if kept[each.position]],
             {int(place[position]): reason for position, reason in self.refused.items() if kept[position]},
+            [(int(place[position]), begun) for position, begun in self._activated(kept)],
         )
 
 
@@ -120,6 +158,7 @@ def decide(router: Router, messages: Batch) -> Decision:
     decision = Decision(router, positions, numbers)
     _refuse_unreachable(decision, messages)
     _refuse_by_label(decision, messages)
+    _activate(decision, messages)
     return decision
 
 
@@ -128,27 +167,110 @@ def find_instances(
 ) -> None:
     """Add the running instances that wait for these messages, and lock their subscriptions until the commit.
 
-    `sought`: by what they may wait, as `correlation_hashes` gives it.
+    `sought`: by what they may wait, as `correlation_hashes` gives it. A message that finds a convoy begins no other.
     """
     if sought:
-        for hash_, *row in connection.execute(host_statement("find_instances", None), {"hash": list(sought)}):
-            match = InstanceMatch(hash_, *row)
-            for position in (each for each in sought[hash_] if each not in decision.refused):
-                if not _refused(decision, position, messages.labels(position), match.subscription_id, match):
-                    decision.instances.append((position, match))
+        _find(connection, decision, messages, sought)
+        _join_though_stopped(decision)
+        if any(begun.convoy is not None for _, begun in decision.activated):
+            _join_convoys(connection, decision, messages, sought)
+        if decision.activated:
+            _join_new(decision, messages, sought)
+        # What is published together comes to an instance in its order, by whatever values it waits.
+        decision.instances.sort(key=lambda each: each[0])
 
 
-def correlation_hashes(router: Router, messages: Batch) -> Mapping[UUID, Sequence[int]]:
-    """By what running instances may wait for messages, and the positions of those messages."""
-    sought: defaultdict[UUID, list[int]] = defaultdict(list)
-    for correlation, properties in router.correlations.items():
-        columns = [messages.column(name) for name in properties]
-        for position, values in enumerate(zip(*columns, strict=True)):
-            known = {name: value for name, value in zip(properties, values, strict=True) if value is not None}
-            hash_ = correlation_hash(correlation, properties, known, case_sensitive=router.case_sensitive)
-            if hash_ is not None:
-                sought[hash_].append(position)
-    return sought
+def _join_though_stopped(decision: Decision) -> None:
+    """To stop an orchestration is about new instances: what joins a running convoy is not suspended beside that."""
+    running = {match.hash for _, match in decision.instances}
+    joined = {(position, number) for position, number, convoy in decision.stopped_convoys if convoy in running}
+    if joined:
+        _drop(decision, lambda position, number: (position, number) in joined)
+
+
+def _join_new(decision: Decision, messages: Batch, sought: Mapping[UUID, Sequence[int]]) -> None:
+    """An order and its payment may be in one batch: the payment goes to the instance that the order begins there."""
+    for begun in list({begun.id: begun for _, begun in decision.activated}.values()):
+        subscription = decision.router.subscriptions[begun.subscription_id]
+        hashes = [hash_ for _, hash_, _ in begun.waits if hash_ != begun.convoy]
+        for position in sorted({each for hash_ in hashes for each in sought.get(hash_, ())}):
+            labels = messages.labels(position)
+            if position not in decision.refused and not _refused(
+                decision, position, labels, subscription.id, subscription
+            ):
+                decision.activated.append((position, begun))
+
+
+def _find(
+    connection: psycopg.Connection, decision: Decision, messages: Batch, sought: Mapping[UUID, Sequence[int]]
+) -> None:
+    for hash_, *row in connection.execute(host_statement("find_instances", None), {"hash": list(sought)}):
+        match = InstanceMatch(hash_, *row)
+        for position in (each for each in sought[hash_] if each not in decision.refused):
+            if not _refused(decision, position, messages.labels(position), match.subscription_id, match):
+                decision.instances.append((position, match))
+
+
+def _join_convoys(
+    connection: psycopg.Connection, decision: Decision, messages: Batch, sought: Mapping[UUID, Sequence[int]]
+) -> None:
+    """A message for whose values there is a convoy joins it, and begins no other."""
+
+    def find(hashes: Collection[UUID]) -> Collection[UUID]:
+        _find(connection, decision, messages, {hash_: sought[hash_] for hash_ in hashes})
+        return {match.hash for _, match in decision.instances}
+
+    def without_running() -> list[tuple[int, NewInstance]]:
+        running = {match.hash for _, match in decision.instances}
+        return [each for each in decision.activated if each[1].convoy not in running]
+
+    wanted = {begun.convoy: begun.id for _, begun in without_running() if begun.convoy is not None}
+    open_convoys(connection, wanted, find)
+    decision.activated = without_running()
+
+
+def close_unused(connection: psycopg.Connection, before: Decision, after: Decision) -> None:
+    """Convoys that were opened for messages which turned out to be published already."""
+    kept = {None, *(begun.convoy for _, begun in after.activated)}
+    if unused := {begun.convoy for _, begun in before.activated} - kept:
+        connection.execute(host_statement("close_convoys", None), {"hash": list(unused)})
+
+
+def _activate(decision: Decision, messages: Batch) -> None:
+    """Where a message begins an instance and initializes what that waits for, the publisher makes the instance.
+
+    A message that lacks a value begins it as any other does, and its code will say what is wrong.
+    """
+    router = decision.router
+    if not len(router.initializing) or not len(decision.subscriptions):
+        return
+    begins, started = np.isin(decision.subscriptions, router.initializing), decision.started
+    convoys: dict[UUID, NewInstance] = {}
+    for row in np.flatnonzero(begins).tolist():
+        position, number = int(decision.positions[row]), int(decision.subscriptions[row])
+        begun = _begun(router, number, messages[position].context.promoted)
+        if begun is None or not started[row]:
+            begins[row] = False
+            if begun is not None and begun.convoy is not None:
+                decision.stopped_convoys.append((position, number, begun.convoy))
+            continue
+        if begun.convoy is not None:
+            begun = convoys.setdefault(begun.convoy, begun)
+        decision.activated.append((position, begun))
+    decision.positions, decision.subscriptions = decision.positions[~begins], decision.subscriptions[~begins]
+
+
+def _begun(router: Router, number: int, promoted: Mapping[str, Value]) -> NewInstance | None:
+    subscription = router.subscriptions[number]
+
+    def correlation_of(name: str) -> tuple[int, CorrelationSet]:
+        correlation = router.latest_correlations[subscription.service_id, name]
+        return correlation, router.correlations[correlation]
+
+    made = beginning(router.receives[number], correlation_of, promoted, case_sensitive=router.case_sensitive)
+    if made is None:
+        return None
+    return NewInstance(new_instance_id(), number, subscription.host_id, made.waits, made.convoy)
 
 
 def refuse_second_answers(decision: Decision, messages: Batch) -> None:
@@ -165,6 +287,7 @@ def refuse_second_answers(decision: Decision, messages: Batch) -> None:
             decision.refused[position] = SecondAnswerError(reason)
     _drop(decision, lambda position, _: position in decision.refused)
     decision.instances = [each for each in decision.instances if each[0] not in decision.refused]
+    decision.activated = [each for each in decision.activated if each[0] not in decision.refused]
 
 
 def _refuse_unreachable(decision: Decision, messages: Batch) -> None:

@@ -21,7 +21,7 @@ _HEADER = re.compile(r"-- takes: (?P<takes>.*?)\n-- gives: (?P<gives>.*?)\n(?=--
 _PARAMETER = re.compile(r"%\((\w+)\)[sb]")
 _FUNCTION = """\
 CREATE FUNCTION {name}({types}) RETURNS {gives} LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path = pg_catalog, crossdock, pg_temp AS $function$
+    SET search_path = pg_catalog, crossdock, pg_temp{planned} AS $function$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
@@ -30,6 +30,8 @@ END $function$;
 REVOKE ALL ON FUNCTION {name} FROM PUBLIC;
 COMMENT ON FUNCTION {name} IS 'made of a statement';
 """
+# What these do does not depend on how many they are given, and to plan them for each call takes longer than a few take.
+_PLANNED_ONCE = frozenset({"complete"})
 
 
 class Declared(NamedTuple):
@@ -102,6 +104,7 @@ def _function(verb: str, host_id: int | None) -> str:
         name=_name(verb, host_id),
         types=", ".join(type_ for _, type_ in takes),
         gives=f"TABLE ({gives})",
+        planned=" SET plan_cache_mode = force_generic_plan" if verb in _PLANNED_ONCE else "",
         body=_PARAMETER.sub(lambda match: places[match[1]], host_text(verb, host_id)),
     )
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ from crossdock.messagebox.statement import statement
 from crossdock.subscription.index.index import SubscriptionIndex
 from crossdock.subscription.index.rows import filters_of_table
 from crossdock.subscription.predicate import Filter
-from crossdock.subscription.router import Epoch, Router, Subscription
+from crossdock.subscription.router import ActivatingReceive, CorrelationSet, Epoch, Router, Subscription, Tracking
+from crossdock.subscription.text import parse_filter
 
 _KEPT_EPOCHS = 3
 _LEFT_OVER_SECONDS = 600
@@ -56,7 +58,7 @@ def load_router(connection: psycopg.Connection, known: Router | None, folder: Pa
 def load_filters(connection: psycopg.Connection) -> dict[int, Filter]:
     """The filters as they were declared, without the transport id that every service has."""
     table = _predicates(connection, -1, first_group=1)
-    return {number: Filter(groups) for number, groups in filters_of_table(table, _types(connection)).items()}
+    return {number: Filter(groups) for number, groups in filters_of_table(table, load_types(connection)).items()}
 
 
 def _is_past(connection: psycopg.Connection, epoch: Epoch) -> bool:
@@ -117,7 +119,7 @@ def _load_all(connection: psycopg.Connection, epoch: Epoch, files: _Files, *, ca
     index = files.open()
     if index is None:
         table = _predicates(connection, -1)
-        index = SubscriptionIndex.build(table, _types(connection), case_sensitive=case_sensitive)
+        index = SubscriptionIndex.build(table, load_types(connection), case_sensitive=case_sensitive)
         files.save(index)
     return _router(connection, epoch, _subscriptions(connection, -1), index, case_sensitive=case_sensitive)
 
@@ -125,7 +127,7 @@ def _load_all(connection: psycopg.Connection, epoch: Epoch, files: _Files, *, ca
 def _load_changes(connection: psycopg.Connection, epoch: Epoch, files: _Files, known: Router) -> Router:
     changed = _subscriptions(connection, known.epoch.number)
     removed = [number for (number,) in connection.execute(statement("list_removed"), {"epoch": known.epoch.number})]
-    types = _types(connection)
+    types = load_types(connection)
     index = files.open()
     if index is None:
         # A changed subscription may have lost its filter, and then no predicate rows replace the old ones.
@@ -143,8 +145,42 @@ def _router(
     *,
     case_sensitive: bool,
 ) -> Router:
-    correlations = {id_: tuple(names) for id_, names in connection.execute(statement("list_correlations"))}
-    return Router(epoch, subscriptions, index, _types(connection), correlations, case_sensitive)
+    types = load_types(connection)
+    correlations = load_correlations(connection)
+    receives = {each.id: _receives(types, each.receives) for each in subscriptions.values() if each.receives}
+    tracking = _tracking(connection)
+    return Router(epoch, subscriptions, index, types, correlations, case_sensitive, receives, tracking)
+
+
+def _tracking(connection: psycopg.Connection) -> Tracking:
+    levels = connection.execute(statement("list_track_levels")).fetchall()
+    return Tracking(
+        {id_: (application, level) for kind, id_, _, application, level in levels if kind == "location"},
+        {name: id_ for kind, id_, name, _, _ in levels if kind == "location"},
+        {id_: level for kind, id_, _, _, level in levels if kind == "service"},
+        frozenset(name for (name,) in connection.execute(statement("list_personal"))),
+    )
+
+
+def load_correlations(connection: psycopg.Connection) -> dict[int, CorrelationSet]:
+    """By what running instances may wait, by number."""
+    return {id_: _correlation(*row) for id_, *row in connection.execute(statement("list_correlations"))}
+
+
+def _correlation(
+    properties: list[str], types: list[str] | None, service: int | None, name: str | None
+) -> CorrelationSet:
+    return CorrelationSet(tuple(properties), None if types is None else frozenset(types), service, name)
+
+
+def _receives(types: PropertyRegistry, stored: Sequence[Mapping[str, Any]]) -> Sequence[ActivatingReceive]:
+    return [read_receive(types, each) for each in stored]
+
+
+def read_receive(types: PropertyRegistry, stored: Mapping[str, Any]) -> ActivatingReceive:
+    """As it is kept with its service."""
+    filter_ = None if stored.get("filter") is None else parse_filter(types, stored["filter"])
+    return ActivatingReceive(stored["type"], filter_, tuple(stored["initializes"]), bool(stored["convoy"]))
 
 
 def _subscriptions(connection: psycopg.Connection, after: int) -> dict[int, Subscription]:
@@ -153,8 +189,8 @@ def _subscriptions(connection: psycopg.Connection, after: int) -> dict[int, Subs
 
 
 def _subscription(id_: int, service: int, name: str, host: int, state: Any, *rest: Any) -> Subscription:
-    priority, line, two_way, labels, address = rest
-    return Subscription(id_, service, name, host, state, priority, line, two_way, frozenset(labels), address)
+    priority, line, two_way, labels, address, receives = rest
+    return Subscription(id_, service, name, host, state, priority, line, two_way, frozenset(labels), address, receives)
 
 
 def _predicates(connection: psycopg.Connection, after: int, *, first_group: int = 0) -> pa.Table:
@@ -165,6 +201,7 @@ def _predicates(connection: psycopg.Connection, after: int, *, first_group: int 
     return pa.Table.from_arrays(arrays, schema=_COLUMNS)
 
 
-def _types(connection: psycopg.Connection) -> PropertyRegistry:
+def load_types(connection: psycopg.Connection) -> PropertyRegistry:
+    """The declared properties."""
     rows = connection.execute(statement("list_properties")).fetchall()
     return PropertyRegistry([(name, PropertyType(type_)) for name, type_ in rows])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from itertools import groupby
@@ -18,6 +19,7 @@ from crossdock.errors import ContextError, MessageGoneError, TerminalError, Tran
 from crossdock.message.context import Context
 from crossdock.message.message import Message, MessageId, Part, StreamedPart
 from crossdock.messagebox.database import Database
+from crossdock.messagebox.host_functions import host_statement
 from crossdock.messagebox.rows import Reference, ServerTime
 from crossdock.messagebox.statement import array_text, statement
 from crossdock.messagebox.store import FragmentStream
@@ -58,17 +60,29 @@ class Messages:
         self, connection: psycopg.Connection, ids: Sequence[UUID]
     ) -> tuple[dict[UUID, Message], dict[UUID, Message]]:
         """The messages that are there: those that can be read, and the others with an empty context."""
-        readable: dict[UUID, Message] = {}
-        unreadable: dict[UUID, Message] = {}
         parameters = {"message": list(set(ids)), "limit": HELD_BYTES}
         rows = connection.execute(statement("load_messages"), parameters, binary=True).fetchall()
-        for id_, context, parts in _grouped(rows):
-            try:
-                read, found = Context.from_json(context), readable
-            except ContextError:
-                read, found = _NO_CONTEXT, unreadable
-            found[id_] = Message(MessageId(id_), read, _parts(parts, self._piece))
-        return readable, unreadable
+        return _told_apart(rows, lambda _: self._piece)
+
+    def read(self, ids: Sequence[UUID], action: str) -> tuple[dict[UUID, Message], dict[UUID, Message]]:
+        """The messages that a person reads: those that can be read, and the others with an empty context.
+
+        That they were read is recorded as `action`. What our database user may not read is not among them.
+        """
+        parameters = {"messages": list(set(ids)), "most": HELD_BYTES, "action": action}
+        with self._database.connection() as connection:
+            query = host_statement("read_messages", None)
+            rows = connection.execute(query, parameters, binary=True).fetchall()
+        return _told_apart(rows, lambda message: partial(self._read_piece, message))
+
+    def _read_piece(self, message: UUID, part: UUID, number: int | None) -> bytes:
+        parameters = {"message": message, "part": part, "piece": number}
+        with self._database.connection() as connection:
+            return _found(part, connection.execute(host_statement("read_piece", None), parameters).fetchall())
+
+    def present(self, ids: Sequence[UUID]) -> set[UUID]:
+        """Those of these that are stored."""
+        return {id_ for (id_,) in self._database.rows("find_messages", {"message": list(ids)})}
 
     def _piece(self, part: UUID, number: int | None) -> bytes:
         """A part, or with a number one of its fragments."""
@@ -80,6 +94,23 @@ class Messages:
         parameters = {"host": host_id, "sequence": sequence, "part": part, "number": number}
         return _found(part, self._database.host_rows("load_claimed_piece", parameters))
 
+    def held(self, host_id: int, instances: Sequence[UUID]) -> dict[UUID, Message]:
+        """The messages that running instances of a host hold; those that cannot be read are not among them."""
+        found = {}
+        parameters = {"host": host_id, "instance": list(instances), "limit": HELD_BYTES}
+        for id_, context, parts in _grouped(self._database.host_rows("load_held", parameters)):
+            with suppress(ContextError):
+                fetch = partial(self._held_piece, host_id, instances, id_)
+                found[id_] = Message(MessageId(id_), Context.from_json(context), _parts(parts, fetch))
+        return found
+
+    def _held_piece(
+        self, host_id: int, instances: Sequence[UUID], message: UUID, part: UUID, number: int | None
+    ) -> bytes:
+        wanted = {"message": message, "part": part, "number": number}
+        parameters = {"host": host_id, "instance": list(instances), **wanted}
+        return _found(part, self._database.host_rows("load_held_piece", parameters))
+
     def references(self, host_id: int, rows: list[tuple[Any, ...]]) -> list[Reference]:
         """What a claim took, with the messages: those that came with it, and the others.
 
@@ -90,15 +121,16 @@ class Messages:
         claimed_at = ServerTime(datetime.fromtimestamp(rows[0][_CLAIM_COLUMNS - 1], UTC), time.monotonic())
         messages: dict[UUID, Message] = {}
         undeliverable: dict[UUID, TerminalError] = {}
-        for row in rows:
-            if len(row) > _CLAIM_COLUMNS and row[-1] is not None:
+        for row in rows if len(rows[0]) > _CLAIM_COLUMNS else ():
+            if row[-1] is not None:
                 context, name, body = row[_CLAIM_COLUMNS:]
                 try:
                     messages[row[2]] = Message(MessageId(row[2]), Context.from_json(context), (Part(name, body),))
                 except ContextError:
                     undeliverable[row[2]] = UnreadableError(UNREADABLE)
         streamed: dict[UUID, Sequence[_PartRow]] = {}
-        missing = {row[2]: row[1] for row in rows if row[2] not in messages and row[2] not in undeliverable}
+        known = messages.keys() | undeliverable.keys()  # mostly none or all: the hash of an UUID takes its time
+        missing = {row[2]: row[1] for row in rows if not known or row[2] not in known}
         if missing:
             parameters = {"host": host_id, "sequence": array_text(missing.values()), "limit": HELD_BYTES}
             for id_, context, parts in _grouped(self._database.host_rows("load_claimed", parameters)):
@@ -109,8 +141,9 @@ class Messages:
                     continue
                 if any(body is None for _, _, body, _ in parts):
                     streamed[id_] = parts
-            gone = missing.keys() - messages.keys() - undeliverable.keys()
-            undeliverable |= dict.fromkeys(gone, MessageGoneError(MESSAGE_GONE))
+            if len(messages) + len(undeliverable) < len(known) + len(missing):
+                gone = missing.keys() - messages.keys() - undeliverable.keys()
+                undeliverable |= dict.fromkeys(gone, MessageGoneError(MESSAGE_GONE))
         messages |= {id_: Message(MessageId(id_), _NO_CONTEXT, ()) for id_ in undeliverable}
         references = [
             Reference(
@@ -124,7 +157,7 @@ class Messages:
                 subscription,
                 claim,
                 deaths,
-                undeliverable.get(id_),
+                undeliverable.get(id_) if undeliverable else None,
                 host_id,
             )
             for _, sequence, id_, subscription, service, attempt, subqueue, instance, claim, deaths, *_ in rows
@@ -139,6 +172,21 @@ class Messages:
         fetch = partial(self._claimed_piece, reference.host_id, reference.sequence)
         message = Message(reference.message.id, reference.message.context, _parts(parts, fetch))
         return structs.replace(reference, message=message)
+
+
+def _told_apart(
+    rows: Sequence[tuple[Any, ...]], fetch: Callable[[UUID], _Fetch]
+) -> tuple[dict[UUID, Message], dict[UUID, Message]]:
+    """The messages that can be read, and the others with an empty context."""
+    readable: dict[UUID, Message] = {}
+    unreadable: dict[UUID, Message] = {}
+    for id_, context, parts in _grouped(rows):
+        try:
+            read, found = Context.from_json(context), readable
+        except ContextError:
+            read, found = _NO_CONTEXT, unreadable
+        found[id_] = Message(MessageId(id_), read, _parts(parts, fetch(id_)))
+    return readable, unreadable
 
 
 def _grouped(rows: Sequence[tuple[Any, ...]]) -> Iterator[tuple[UUID, str, list[_PartRow]]]:

@@ -90,6 +90,7 @@ def _apply_missing(connection: psycopg.Connection, *, case_sensitive: bool) -> l
     )
     if renew_functions(connection) or missing:
         connection.execute("SELECT create_host_role(name) FROM host WHERE to_regrole(host_role(id)) IS NOT NULL")
+        connection.execute("SELECT renew_access_roles()")
     return missing
 
 

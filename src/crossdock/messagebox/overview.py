@@ -13,7 +13,10 @@ InstanceState = Literal["running", "throttled", "stuck", "stopping", "lost", "si
 
 @dataclass(frozen=True, slots=True)
 class PortOverview:
-    """A send port, or a send port as member of a group. `ready` are queued or claimed."""
+    """A send port, or a send port as member of a group. `ready` are queued or claimed.
+
+    `blocked` says why an ordered port does not go on, if it does not.
+    """
 
     name: str
     application: str
@@ -22,6 +25,40 @@ class PortOverview:
     delivered: int
     ready: int
     waiting: int
+    suspended: int
+    blocked: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingOverview:
+    """A delivery that waits for its next attempt, or the first of an ordered port that is blocked.
+
+    `attempt` is the number of the next one. `due_at` is None where a suspended message has to be dealt with first:
+    `blocked_by`. `behind` waits for the same port, behind this one.
+    """
+
+    id: UUID | None
+    port: str
+    host: str
+    attempt: int
+    due_at: datetime | None
+    blocked_by: UUID | None
+    behind: int
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class OrchestrationOverview:
+    """An orchestration. `version` is the digest of the code that new instances run; `running` and `suspended` are
+    instances.
+    """
+
+    name: str
+    application: str
+    host: str
+    state: str
+    version: str
+    running: int
     suspended: int
 
 
@@ -99,13 +136,3 @@ class HostOverview:
     @classmethod
     def from_row(cls, *, instances: Sequence[Mapping[str, Any]], **columns: Any) -> HostOverview:
         return cls(instances=[InstanceOverview.from_json(each) for each in instances], **columns)
-
-
-@dataclass(frozen=True, slots=True)
-class SpoolOverview:
-    """How much is stored."""
-
-    messages: int
-    bytes: int
-    oldest: datetime | None
-    database_bytes: int

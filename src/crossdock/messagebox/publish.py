@@ -28,7 +28,7 @@ from crossdock.messagebox.batch import Batch
 from crossdock.messagebox.cause import claim
 from crossdock.messagebox.decide import (
     Decision,
-    correlation_hashes,
+    close_unused,
     decide,
     find_instances,
     kept_back,
@@ -36,7 +36,9 @@ from crossdock.messagebox.decide import (
 )
 from crossdock.messagebox.lifeline import channel
 from crossdock.messagebox.rows import Published, storable
+from crossdock.messagebox.sought import correlation_hashes
 from crossdock.messagebox.statement import array_text, statement
+from crossdock.messagebox.track_write import origins
 from crossdock.messagebox.write import Row, Writing, suspension, write_few, write_many
 from crossdock.subscription.correlation import correlation_hash, shown_values
 from crossdock.subscription.router import Epoch, Router
@@ -135,7 +137,8 @@ class _Work:
             publications = [each for each, mine in zip(publications, ours, strict=True) if mine]
             tallies = [each for each, mine in zip(tallies, ours, strict=True) if mine]
             messages = Batch(each.messages for each in publications)
-            decision, counts = decision.only(kept), counts[kept]
+            before, decision, counts = decision, decision.only(kept), counts[kept]
+            close_unused(connection, before, decision)
         reasons = decision.reasons(messages, counts)
         awaited, unanswered = _awaited(decision.router, publications, reasons)
         writing = _writing(decision, publications, counts, reasons)
@@ -250,7 +253,7 @@ def _writing(
     """Messages and references. What failed or nobody wants has one reference: it is suspended."""
     everything = _everything(publications)
     failed = np.ones(len(everything) - len(counts), np.int64)
-    writing = Writing(everything, np.concatenate([np.maximum(counts, 1), failed]), decision)
+    writing = Writing(everything, np.concatenate([np.maximum(counts, 1), failed]), decision, origins(publications))
     writing.exceptions["suspended"] += _suspended(publications, reasons)
     return writing
 
@@ -297,7 +300,11 @@ def _awaited(
 
 def _waits(router: Router, awaits: Awaited) -> Row:
     properties = tuple(sorted(awaits.values))
-    correlation = next((number for number, known in router.correlations.items() if known == properties), None)
+    correlation = (
+        router.correlation(properties)
+        if awaits.name is None
+        else router.correlation_of(awaits.service_id, awaits.name, properties)
+    )
     if correlation is None:  # whoever waits has made it known since this router was loaded
         raise EpochMovedError
     return {

@@ -30,6 +30,8 @@ logger = logging.getLogger(__name__)
 
 _DEAD_GRACE = timedelta(seconds=5)
 _BLOCK = ("blocked_for", "blocked_by", "reason")
+# Where the references of orchestrations wait, at each host.
+ORCHESTRATIONS = -(2**31)
 # So few references are claimed together with their messages.
 FEW = 20
 _EVERYTHING = {"services": "{}", "only": False}
@@ -80,14 +82,17 @@ class Queues:
         excluding: Collection[int] = (),
         only: Collection[int] = (),
         hurry: bool = False,
+        subqueue: int = 0,
     ) -> list[Reference]:
         """Claim up to `limit` references, in order of priority, with their messages; first what instances wait for.
 
         Without the services in `excluding`, or of those in `only`: a caller that leaves some has to ask for them as
-        well. In a `hurry` the scan start is tended by the next claim that finds nothing.
+        well. In a `hurry` the scan start is tended by the next claim that finds nothing. `subqueue` is where
+        orchestrations have theirs.
         """
-        start = self._scan_starts_of[host_id, frozenset(only)] if only else self._scan_starts[host_id]
-        which = {"services": array_text(only or excluding), "only": bool(only)}
+        apart = frozenset(only) if not subqueue else frozenset({subqueue})
+        start = self._scan_starts_of[host_id, apart] if apart else self._scan_starts[host_id]
+        which = {"services": array_text(only or excluding), "only": bool(only), "shared": subqueue}
         if start.sweep_due(idle=False, hurry=hurry):
             self._sweep(host_id, start, which)
         elif start.settle_due(hurry=hurry):
@@ -133,7 +138,7 @@ class Queues:
     ) -> list[tuple[Any, ...]]:
         """From the subqueue that is this instance's own and from the shared one, the most urgent first."""
         began, settled = start.positions, start.settled
-        shared = zip(repeat(0), priorities, began)  # positions are in the order of the priorities
+        shared = zip(repeat(which.get("shared", 0)), priorities, began)  # positions are in the order of the priorities
         parameters = {
             "host": host_id,
             "host_instance": host_instance,
@@ -146,7 +151,7 @@ class Queues:
         )
         highest: dict[int, int] = {}
         for priority, sequence, _, _, _, _, subqueue, *_ in rows:
-            if subqueue == 0:
+            if subqueue == which.get("shared", 0):
                 highest[priority] = max(sequence, highest.get(priority, 0))
         start.claimed(began, highest, settled=settled)
         return rows
@@ -157,7 +162,7 @@ class Queues:
             return  # another thread is at it
         try:
             self._settle_start_alone(start)
-            parameters = {"host": host_id, "priority": list(PRIORITIES), **which}
+            parameters = {"host": host_id, "priority": list(PRIORITIES), "shared": 0, **which}
             with self._database.claiming() as connection:
                 resets, began = start.resets, time.monotonic()
                 row = connection.execute(host_statement("sweep", host_id), parameters, binary=True).fetchone()
@@ -262,6 +267,13 @@ class Queues:
         parameters = {"host_instance": host_instance, "sequence": array_text(sequences)}
         with self._database.claiming() as connection:  # it has to outlive this process, not the server
             return connection.execute(statement("note_deliveries"), parameters).fetchone() is not None
+
+    def note_steps(
+        self, host_id: int, host_instance: int, instances: Collection[UUID], *, alone: Collection[UUID] = ()
+    ) -> bool:
+        """This one has timers of these instances in hand, and tries some `alone`; False if it is dead itself."""
+        noted = {"host": host_id, "host_instance": host_instance, "instance": list(instances), "alone": list(alone)}
+        return bool(self._database.claiming_rows("note_steps", noted))
 
     def any_dead(self, host_id: int) -> bool:
         """Whether a host instance died and nobody has freed what it had. Cheap, unlike `release_dead`."""

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from crossdock.errors import TerminalError, brief
 from crossdock.message.message import Message, MessageId
+from crossdock.message.property import Value
 
 
 def storable(text: str) -> str:
@@ -82,8 +83,20 @@ class Reference(Struct, frozen=True):  # made for every delivery: a dataclass ta
 
 
 @dataclass(frozen=True, slots=True)
+class Delivery:
+    """One suspended delivery: the host at which it is, and its number there."""
+
+    host_id: int
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
 class SuspendedMessage:
-    """A message that waits for somebody to look at it."""
+    """A delivery, or a message without one, that waits for somebody to look at it.
+
+    `promoted` is what filters can see, None if it cannot be read. `stored`: the message is there. `instance` is the
+    running instance it is for.
+    """
 
     id: MessageId
     kind: str
@@ -98,11 +111,23 @@ class SuspendedMessage:
     host_id: int
     sequence: int
     nearest_misses: Sequence[Mapping[str, Any]] | None = None
+    attempt: int = 0
+    application: str | None = None
+    instance: UUID | None = None
+    promoted: Mapping[str, Value] | None = field(default=None, repr=False)
+    stored: bool = True
+
+    @property
+    def delivery(self) -> Delivery:
+        return Delivery(self.host_id, self.sequence)
 
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """What the MessageBox holds now, and what has gone through it."""
+    """What the MessageBox holds now, and what has gone through it.
+
+    `instances` are those of orchestrations. They are counted among the waiting, or among the suspended, too.
+    """
 
     unread: int = 0
     ready: int = 0
@@ -110,6 +135,7 @@ class Statistics:
     waiting: int = 0
     suspended: int = 0
     unrouted: int = 0
+    instances: int = 0
     received: int = 0
     published: int = 0
     ports: Mapping[str, int] = field(default_factory=dict)

@@ -57,24 +57,33 @@ CREATE TABLE host_instance (
     state       text        NOT NULL DEFAULT 'running',
     in_hand     integer     NOT NULL DEFAULT 0,
     delivering  bigint[]    NOT NULL DEFAULT '{}',
-    CONSTRAINT instances_are_in_a_known_state CHECK (state IN ('running', 'throttled', 'stuck', 'stopping', 'lost'))
+    stepping    uuid[]      NOT NULL DEFAULT '{}',
+    stepping_alone uuid[]   NOT NULL DEFAULT '{}',
+    CONSTRAINT instances_are_in_a_known_state CHECK (state IN ('running', 'throttled', 'stuck', 'stopping', 'lost')),
+    CONSTRAINT instances_are_seen_in_our_time CHECK (seen_at BETWEEN '1970-01-01Z' AND '9999-01-01Z')
 );
 COMMENT ON TABLE host_instance IS 'an instance lives while its session holds the advisory lock of its id';
 COMMENT ON COLUMN host_instance.id IS 'drawn at random by the process, so that it is not given again after a restore';
 COMMENT ON COLUMN host_instance.state IS 'running, throttled (takes no more), stuck (nothing of what it has moves), stopping, or lost: its process has gone on as another instance';
 COMMENT ON COLUMN host_instance.delivering IS 'of the references that a dead instance had in hand those that it is delivering now';
+COMMENT ON COLUMN host_instance.stepping IS 'the instances of orchestrations whose timers it has in hand: no claim says so';
+COMMENT ON COLUMN host_instance.stepping_alone IS 'of these the ones that it tries alone, since a dead host instance had them in hand';
 
 CREATE TABLE application (
     name         text        PRIMARY KEY,
     digest       text        NOT NULL,
-    deployed_at  timestamptz NOT NULL DEFAULT clock()
+    deployed_at  timestamptz NOT NULL DEFAULT clock(),
+    deployed     boolean     NOT NULL DEFAULT true
 );
+COMMENT ON COLUMN application.deployed IS 'false once it was undeployed: what it left is suspended, and is not resumed before it is deployed again';
 
 CREATE TABLE property (
-    name  text PRIMARY KEY,
-    type  text NOT NULL
+    name      text    PRIMARY KEY,
+    type      text    NOT NULL,
+    personal  boolean NOT NULL DEFAULT false
 );
 CREATE UNIQUE INDEX property_names_differ_by_more_than_case ON property (lower(name));
+COMMENT ON COLUMN property.personal IS 'its values are kept apart in the track, where whoever reads them needs a grant of its own';
 
 CREATE TABLE receive_location (
     id           integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -83,8 +92,11 @@ CREATE TABLE receive_location (
     host_id      smallint NOT NULL REFERENCES host,
     definition   json    NOT NULL,
     enabled      boolean NOT NULL DEFAULT true,
-    deployed     boolean NOT NULL DEFAULT true
+    deployed     boolean NOT NULL DEFAULT true,
+    track        text    NOT NULL DEFAULT 'events',
+    CONSTRAINT nothing_events_or_bodies_are_tracked CHECK (track IN ('off', 'events', 'bodies'))
 );
+CREATE INDEX ON receive_location (track, id) WHERE track <> 'events';
 
 CREATE TABLE send_port_group (
     name         text    PRIMARY KEY,
@@ -111,12 +123,25 @@ CREATE TABLE service (
     deployed      boolean  NOT NULL DEFAULT true,
     group_name    text     REFERENCES send_port_group,
     port_id       integer  REFERENCES service,
+    receives      json     NOT NULL DEFAULT '[]',
+    version       text,
+    versions      text[]   NOT NULL DEFAULT '{}',
+    subqueue      integer  GENERATED ALWAYS AS (CASE WHEN class = 'orchestration' THEN (-2147483648)::integer
+                                                     WHEN ordered THEN coalesce(port_id, id)
+                                                     ELSE 0 END) STORED,
+    track         text     NOT NULL DEFAULT 'events',
+    CONSTRAINT nothing_events_or_bodies_are_tracked CHECK (track IN ('off', 'events', 'bodies')),
     CONSTRAINT a_member_has_a_group_and_a_port CHECK ((group_name IS NULL) = (port_id IS NULL)),
     CONSTRAINT priorities_are_from_1_to_10 CHECK (priority BETWEEN 1 AND 10),
     CONSTRAINT services_are_started_stopped_or_unenlisted CHECK (state IN ('started', 'stopped', 'unenlisted'))
 );
 CREATE INDEX ON service (port_id) WHERE port_id IS NOT NULL;
-COMMENT ON TABLE service IS 'who can be given messages: a send port, a send port as member of a group, or a two-way receive port that waits for responses';
+CREATE INDEX ON service (track, id) WHERE track <> 'events';
+COMMENT ON TABLE service IS 'who can be given messages: a send port, a send port as member of a group, a two-way receive port that waits for responses, or an orchestration';
+COMMENT ON COLUMN service.receives IS 'what activates an orchestration, and the correlations that each initializes: publishers read it';
+COMMENT ON COLUMN service.version IS 'the code that new instances of an orchestration run';
+COMMENT ON COLUMN service.versions IS 'every version that an orchestration has had: its instances run these, and no other';
+COMMENT ON COLUMN service.subqueue IS 'where its references wait: orchestrations have one of their own at each host';
 COMMENT ON COLUMN service.port_id IS 'the send port whose member of a group this is';
 COMMENT ON COLUMN service.predicate IS 'its filter as predicate rows, from which enlisting makes the subscription';
 
@@ -125,10 +150,12 @@ CREATE TABLE subscription (
     service_id  integer  NOT NULL REFERENCES service,
     host_id     smallint NOT NULL REFERENCES host,
     priority    smallint NOT NULL DEFAULT 5,
-    epoch       bigint   NOT NULL DEFAULT 0
+    epoch       bigint   NOT NULL DEFAULT 0,
+    enlisted_after bigint NOT NULL DEFAULT 0
 );
 CREATE INDEX ON subscription (service_id);
 CREATE INDEX ON subscription (epoch);
+COMMENT ON COLUMN subscription.enlisted_after IS 'the last reference that was drawn before it was enlisted: those up to it are of messages that it was not given';
 
 CREATE TABLE subscription_removal (
     subscription_id  integer PRIMARY KEY,
@@ -150,11 +177,49 @@ CREATE TABLE predicate (
     CONSTRAINT there_are_two_passes CHECK (pass IN (1, 2))
 );
 
-CREATE TABLE correlation (
-    id        integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    property  text[]  NOT NULL UNIQUE
+CREATE TABLE subscription_version (
+    subscription_id  integer     NOT NULL,
+    service_id       integer     NOT NULL,
+    service          text        NOT NULL,
+    application      text        NOT NULL,
+    predicate        json        NOT NULL,
+    priority         smallint    NOT NULL,
+    from_epoch       bigint      NOT NULL,
+    until_epoch      bigint,
+    from_at          timestamptz NOT NULL DEFAULT clock(),
+    until_at         timestamptz,
+    number           bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    CONSTRAINT a_version_ends_once CHECK ((until_epoch IS NULL) = (until_at IS NULL))
 );
+CREATE INDEX ON subscription_version (subscription_id);
+CREATE INDEX ON subscription_version (until_epoch);
+COMMENT ON TABLE subscription_version IS 'the subscriptions of every epoch of which a message is tracked, as they were then';
+COMMENT ON COLUMN subscription_version.predicate IS 'its predicate rows: group 0 is its address, the others are the filter';
+COMMENT ON COLUMN subscription_version.until_epoch IS 'the first epoch in which it is gone or another; null for what is enlisted now';
+
+CREATE TABLE erased_message (
+    message_id  uuid        PRIMARY KEY,
+    erased_at   timestamptz NOT NULL DEFAULT clock()
+);
+COMMENT ON TABLE erased_message IS 'messages whose properties and bodies no reader of the track shows any more, until they are rewritten without them';
+
+CREATE TABLE correlation (
+    id          integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    property    text[]  NOT NULL,
+    service_id  integer REFERENCES service,
+    name        text,
+    types       text[],
+    CONSTRAINT a_correlation_of_an_orchestration_has_a_name_and_types
+        CHECK ((service_id IS NULL) = (name IS NULL) AND (service_id IS NULL) = (types IS NULL))
+);
+CREATE UNIQUE INDEX properties_correlate_for_everybody_once ON correlation (property) WHERE service_id IS NULL;
+CREATE UNIQUE INDEX an_orchestration_has_a_correlation_once ON correlation (service_id, name, property, types);
 COMMENT ON TABLE correlation IS 'the sets of properties by which instance subscriptions correlate';
+COMMENT ON COLUMN correlation.types IS 'of messages that may follow; null for any, as responses do';
+
+CREATE FUNCTION correlation_of(hash uuid) RETURNS integer LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN ('x' || left(hash::text, 8))::bit(32)::integer;
+COMMENT ON FUNCTION correlation_of IS 'the correlation that a hash begins with: nobody waits by the values of others';
 
 CREATE TABLE instance_subscription (
     id              bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -211,13 +276,16 @@ CREATE TABLE publication (
     published_at     timestamptz NOT NULL DEFAULT clock(),
     range_end        bigint,
     last             boolean     NOT NULL DEFAULT true,
+    counted          boolean     NOT NULL DEFAULT false,
     PRIMARY KEY (intake_sequence, range_start),
     CONSTRAINT everything_received_is_accounted_for CHECK (received = published + unrouted + suspended)
 );
 CREATE INDEX ON publication (number);
+CREATE INDEX publication_to_be_counted ON publication (location_id) WHERE NOT counted;
 COMMENT ON TABLE publication IS 'the key that makes publishing a range of a source happen once, and what came of it';
 COMMENT ON COLUMN publication.range_end IS 'where the next range of a large source begins; null for a source that is read whole';
 COMMENT ON COLUMN publication.last IS 'with this range all of the source is published';
+COMMENT ON COLUMN publication.counted IS 'it is in the totals: its source is still known, and may be for long';
 
 CREATE TABLE message (
     id          uuid        PRIMARY KEY,
@@ -274,7 +342,7 @@ CREATE TABLE queue (
 ) PARTITION BY LIST (host_id);
 CREATE INDEX ON queue (instance_id) WHERE instance_id IS NOT NULL;
 CREATE INDEX ON queue (host_id, subqueue, sequence) WHERE subqueue > 0;
-COMMENT ON COLUMN queue.subqueue IS '0 for everybody; the id of an ordered service; minus the id of the one host instance that may take it';
+COMMENT ON COLUMN queue.subqueue IS '0 for everybody; the id of an ordered service; minus the id of the one host instance that may take it; the lowest number for orchestrations';
 
 COMMENT ON COLUMN queue.deaths IS 'how many processes have ended that had it in hand: the first in any way, the others while they delivered it';
 
@@ -293,6 +361,7 @@ CREATE TABLE claimed (
     deaths           smallint    NOT NULL DEFAULT 0,
     PRIMARY KEY (host_id, sequence)
 ) PARTITION BY LIST (host_id);
+CREATE INDEX ON claimed (instance_id) WHERE instance_id IS NOT NULL;
 
 CREATE TABLE scheduled (
     host_id          smallint    NOT NULL,
@@ -335,6 +404,85 @@ COMMENT ON COLUMN suspended.code IS 'the code of the error, as errors.py has it'
 CREATE INDEX ON suspended (message_id);
 CREATE INDEX ON suspended (service_id, sequence) WHERE kind = 'stopped';
 CREATE INDEX ON suspended (sequence) WHERE kind = 'unrouted' AND NOT reported;
+CREATE INDEX ON suspended (sequence);
+
+CREATE TABLE orchestration_version (
+    digest       text        PRIMARY KEY,
+    application  text        NOT NULL REFERENCES application,
+    bundle       bytea       NOT NULL,
+    packages     json        NOT NULL,
+    created_at   timestamptz NOT NULL DEFAULT clock()
+);
+COMMENT ON TABLE orchestration_version IS 'the code of orchestrations: hosts execute it, so only the owner of the MessageBox writes it';
+
+CREATE TABLE instance (
+    host_id       smallint    NOT NULL,
+    id            uuid        NOT NULL,
+    service_id    integer     NOT NULL,
+    version       text        NOT NULL,
+    activation    uuid        NOT NULL,
+    step          integer     NOT NULL DEFAULT 0,
+    state         text        NOT NULL DEFAULT 'running',
+    since         timestamptz NOT NULL DEFAULT clock(),
+    activated_at  timestamptz NOT NULL DEFAULT clock(),
+    waiting_for   text        NOT NULL DEFAULT '',
+    line          text        NOT NULL DEFAULT '',
+    code          text,
+    reason        text,
+    traceback     text,
+    PRIMARY KEY (host_id, id),
+    CONSTRAINT orchestrations_run_are_suspended_or_are_cancelled CHECK (state IN ('running', 'suspended', 'cancelling')),
+    CONSTRAINT a_suspended_instance_has_a_reason CHECK ((state = 'suspended') = (reason IS NOT NULL))
+) PARTITION BY LIST (host_id);
+CREATE INDEX ON instance (service_id);
+COMMENT ON TABLE instance IS 'running orchestrations; there is none for one that ends in its first step';
+COMMENT ON COLUMN instance.step IS 'how many steps are done: whoever does the next one has seen so many';
+COMMENT ON COLUMN instance.activation IS 'the message that began it';
+COMMENT ON COLUMN instance.code IS 'why it is suspended, in one word';
+
+CREATE TABLE history (
+    host_id      smallint NOT NULL,
+    instance_id  uuid     NOT NULL,
+    step         integer  NOT NULL,
+    record       bytea    NOT NULL,
+    PRIMARY KEY (host_id, instance_id, step)
+) PARTITION BY LIST (host_id);
+COMMENT ON TABLE history IS 'what each step of an instance was given and has done: to be replayed';
+
+CREATE TABLE held (
+    host_id      smallint NOT NULL,
+    instance_id  uuid     NOT NULL,
+    sequence     bigint   NOT NULL,
+    message_id   uuid     NOT NULL,
+    step         integer,
+    subscription_id bigint NOT NULL,
+    PRIMARY KEY (host_id, instance_id, sequence)
+) PARTITION BY LIST (host_id);
+COMMENT ON TABLE held IS 'references of running instances, kept until they end: to be replayed, or to be given to the code later';
+COMMENT ON COLUMN held.step IS 'in which step the code was given the message; null if it was not';
+
+CREATE TABLE timer (
+    host_id      smallint    NOT NULL,
+    instance_id  uuid        NOT NULL,
+    number       integer     NOT NULL,
+    due_at       timestamptz NOT NULL,
+    asleep       boolean     NOT NULL DEFAULT false,
+    deaths       smallint    NOT NULL DEFAULT 0,
+    PRIMARY KEY (host_id, instance_id, number),
+    CONSTRAINT timers_are_due_in_our_time CHECK (due_at BETWEEN '1970-01-01Z' AND '9999-12-31 23:59:59.999999Z')
+) PARTITION BY LIST (host_id);
+CREATE INDEX ON timer (host_id, due_at) WHERE NOT asleep;
+COMMENT ON COLUMN timer.asleep IS 'its instance is suspended: nobody looks at the timer until that is resumed or cancelled';
+COMMENT ON COLUMN timer.deaths IS 'processes that ended with the timer in hand, and while it was tried alone';
+COMMENT ON COLUMN timer.number IS '0 wakes an instance that was resumed or is to be cancelled';
+
+CREATE TABLE convoy (
+    hash         uuid     PRIMARY KEY,
+    instance_id  uuid     NOT NULL,
+    host_id      smallint NOT NULL
+);
+CREATE INDEX ON convoy (instance_id);
+COMMENT ON TABLE convoy IS 'the one instance that messages with these values begin or join';
 
 CREATE TABLE subqueue_lease (
     service_id     integer     PRIMARY KEY REFERENCES service,
@@ -356,9 +504,11 @@ CREATE TABLE delivery (
     number        bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     service_id    integer     NOT NULL,
     count         integer     NOT NULL,
-    delivered_at  timestamptz NOT NULL DEFAULT clock()
+    delivered_at  timestamptz NOT NULL DEFAULT clock(),
+    retried       integer     NOT NULL DEFAULT 0,
+    suspended     integer     NOT NULL DEFAULT 0
 );
-COMMENT ON TABLE delivery IS 'how many references each settled batch delivered, per service';
+COMMENT ON TABLE delivery IS 'how many references each settled batch delivered, tried in vain and suspended, per service';
 
 CREATE TABLE reference_log (
     message  smallint NOT NULL DEFAULT 1,
@@ -405,8 +555,134 @@ CREATE TABLE publication_total (
 );
 CREATE TABLE delivery_total (
     service_id  integer PRIMARY KEY,
-    count       bigint  NOT NULL
+    count       bigint  NOT NULL,
+    retried     bigint  NOT NULL DEFAULT 0,
+    suspended   bigint  NOT NULL DEFAULT 0
 );
+
+CREATE TYPE message_range AS RANGE (SUBTYPE = uuid);
+COMMENT ON TYPE message_range IS 'message ids sort as the ledger does: what is published together is close together';
+
+CREATE SEQUENCE track_segment;
+
+CREATE TABLE track_published (
+    at               timestamptz   NOT NULL DEFAULT clock(),
+    until            timestamptz   NOT NULL DEFAULT clock(),
+    segment          bigint        NOT NULL DEFAULT nextval('track_segment'),
+    transaction      bigint        NOT NULL DEFAULT (pg_current_xact_id()::text)::bigint,
+    epoch            bigint        NOT NULL,
+    application      text,
+    labels           text[]        NOT NULL,
+    ids              message_range NOT NULL,
+    messages         integer       NOT NULL,
+    first_reference  bigint        NOT NULL,
+    last_reference   bigint        NOT NULL,
+    filter           bytea         NOT NULL,
+    content          bytea         NOT NULL
+) PARTITION BY RANGE (at);
+ALTER TABLE track_published ALTER COLUMN filter SET STORAGE EXTERNAL, ALTER COLUMN content SET STORAGE EXTERNAL;
+CREATE INDEX ON track_published (at);
+CREATE INDEX ON track_published USING gist (ids);
+CREATE TABLE track_published_rest PARTITION OF track_published DEFAULT;
+COMMENT ON TABLE track_published IS 'segments of the track: messages that were published together, with where each came from and to whom it was given';
+COMMENT ON COLUMN track_published.until IS 'later than `at` only where a segment was packed from messages of several transactions';
+COMMENT ON COLUMN track_published.first_reference IS 'no reference of these messages has a lower number, but for those that were routed again';
+COMMENT ON COLUMN track_published.filter IS 'which promoted values occur: a split-block Bloom filter';
+COMMENT ON COLUMN track_published.content IS 'messagebox/track_segment.py reads it';
+
+CREATE TABLE track_personal (
+    at       timestamptz NOT NULL,
+    segment  bigint      NOT NULL,
+    filter   bytea       NOT NULL,
+    content  bytea       NOT NULL
+) PARTITION BY RANGE (at);
+ALTER TABLE track_personal ALTER COLUMN filter SET STORAGE EXTERNAL, ALTER COLUMN content SET STORAGE EXTERNAL;
+CREATE INDEX ON track_personal (segment);
+CREATE TABLE track_personal_rest PARTITION OF track_personal DEFAULT;
+COMMENT ON TABLE track_personal IS 'the values of personal properties of a segment, which has only their names';
+
+CREATE TABLE track_body (
+    at       timestamptz NOT NULL,
+    segment  bigint      NOT NULL,
+    content  bytea       NOT NULL
+) PARTITION BY RANGE (at);
+ALTER TABLE track_body ALTER COLUMN content SET STORAGE EXTERNAL;
+CREATE INDEX ON track_body (segment);
+CREATE TABLE track_body_rest PARTITION OF track_body DEFAULT;
+COMMENT ON TABLE track_body IS 'the bodies of messages of a segment, where a location or a port wants them kept';
+
+CREATE TABLE track_few (
+    at               timestamptz NOT NULL DEFAULT clock(),
+    transaction      bigint      NOT NULL DEFAULT (pg_current_xact_id()::text)::bigint,
+    publisher        name        NOT NULL DEFAULT session_user,
+    epoch            bigint      NOT NULL,
+    message_ids      uuid[]      NOT NULL,
+    contexts         json[]      NOT NULL,
+    references_to    uuid[]      NOT NULL,
+    subscriptions    integer[]   NOT NULL,
+    exceptions       json,
+    origins          json,
+    first_reference  bigint      NOT NULL,
+    last_reference   bigint      NOT NULL,
+    body_of          uuid[],
+    bodies           bytea[]
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_insert_threshold = -1);
+ALTER TABLE track_few ALTER COLUMN contexts SET STORAGE EXTERNAL, ALTER COLUMN bodies SET STORAGE EXTERNAL;
+COMMENT ON TABLE track_few IS 'what was published a few at a time, as it was published; a job packs it into segments after a while';
+COMMENT ON COLUMN track_few.publisher IS 'the database user: what it says about others is not believed';
+
+CREATE TABLE track_settled (
+    at           timestamptz NOT NULL DEFAULT clock(),
+    transaction  bigint      NOT NULL DEFAULT (pg_current_xact_id()::text)::bigint,
+    host_id      smallint    NOT NULL,
+    event        text        NOT NULL,
+    code         text,
+    reason       text,
+    attempt      smallint,
+    claimed_at   timestamptz,
+    block        bigint      NOT NULL,
+    sequence     smallint[]  NOT NULL,
+    message_id   uuid[]      NOT NULL,
+    service_id   integer[]   NOT NULL,
+    instance_id  uuid[]
+) PARTITION BY RANGE (at);
+-- To compress them would take several times as long as to collect them.
+ALTER TABLE track_settled ALTER COLUMN sequence SET STORAGE EXTERNAL, ALTER COLUMN message_id SET STORAGE EXTERNAL,
+    ALTER COLUMN service_id SET STORAGE EXTERNAL, ALTER COLUMN instance_id SET STORAGE EXTERNAL;
+CREATE INDEX ON track_settled (block);
+CREATE TABLE track_settled_rest PARTITION OF track_settled DEFAULT;
+COMMENT ON TABLE track_settled IS 'what became of references: a row for each settling statement, event, reason, attempt and claim';
+COMMENT ON COLUMN track_settled.block IS 'the number of a reference without its last 12 bits, which are in `sequence`: a row has references of one block';
+
+CREATE TABLE publication_minute (
+    minute       timestamptz NOT NULL,
+    location_id  integer     NOT NULL,
+    received     bigint      NOT NULL,
+    published    bigint      NOT NULL,
+    unrouted     bigint      NOT NULL,
+    suspended    bigint      NOT NULL,
+    PRIMARY KEY (minute, location_id)
+);
+COMMENT ON TABLE publication_minute IS 'what each receive location took in, minute by minute; a minute in which nothing came has no row';
+
+CREATE TABLE delivery_minute (
+    minute      timestamptz NOT NULL,
+    service_id  integer     NOT NULL,
+    delivered   bigint      NOT NULL,
+    retried     bigint      NOT NULL,
+    suspended   bigint      NOT NULL,
+    PRIMARY KEY (minute, service_id)
+);
+COMMENT ON TABLE delivery_minute IS 'what each service was given, minute by minute; a minute in which nothing was tried has no row';
+
+CREATE TABLE sample (
+    number   bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    at       timestamptz NOT NULL DEFAULT clock(),
+    box      json        NOT NULL,
+    details  json
+);
+COMMENT ON TABLE sample IS 'how the MessageBox was, every few seconds of the last hour: what monitoring shows';
+COMMENT ON COLUMN sample.details IS 'port by port, only of the newest';
 
 CREATE FUNCTION create_host(host_name text) RETURNS smallint LANGUAGE plpgsql AS $$
 DECLARE
@@ -418,7 +694,7 @@ BEGIN
         RETURN host_number;
     END IF;
     INSERT INTO host (name) VALUES (host_name) RETURNING id INTO host_number;
-    FOREACH parent IN ARRAY ARRAY['queue', 'claimed', 'scheduled', 'suspended'] LOOP
+    FOREACH parent IN ARRAY ARRAY['queue', 'claimed', 'scheduled', 'suspended', 'instance', 'history', 'held', 'timer'] LOOP
         -- Queues turn over quickly: vacuum early, or dead rows slow every claim; but not for what was only inserted.
         EXECUTE format('CREATE TABLE %I (LIKE %I INCLUDING DEFAULTS INCLUDING CONSTRAINTS)
                         WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000,
@@ -458,11 +734,14 @@ CREATE POLICY everybody_is_seen ON host_instance FOR SELECT USING (true);
 ALTER TABLE instance_subscription ENABLE ROW LEVEL SECURITY;
 CREATE POLICY own_subscriptions ON instance_subscription
     USING (host_id = ANY ((SELECT own_hosts(current_user))::smallint[]))
-    WITH CHECK (EXISTS (SELECT
-                          FROM service
-                         WHERE service.id = instance_subscription.service_id
-                           AND service.host_id = instance_subscription.host_id
-                           AND service.host_id = ANY ((SELECT own_hosts(current_user))::smallint[])));
+    WITH CHECK (correlation_of(hash) = correlation_id
+                AND EXISTS (SELECT
+                              FROM service
+                              JOIN correlation ON coalesce(correlation.service_id, service.id) = service.id
+                             WHERE service.id = instance_subscription.service_id
+                               AND correlation.id = instance_subscription.correlation_id
+                               AND service.host_id = instance_subscription.host_id
+                               AND service.host_id = ANY ((SELECT own_hosts(current_user))::smallint[])));
 
 ALTER TABLE subqueue_lease ENABLE ROW LEVEL SECURITY;
 -- A service may have moved while an instance held its subqueue: the instance still has to give it up.
@@ -485,6 +764,15 @@ SELECT id, host_id, enabled, definition
  WHERE host_id = ANY ((SELECT own_hosts(current_user))::smallint[]);
 COMMENT ON VIEW location_definition IS 'what a process needs to receive, of its own hosts';
 
+CREATE VIEW version_definition WITH (security_barrier) AS
+SELECT digest, bundle, packages
+  FROM orchestration_version
+ WHERE EXISTS (SELECT
+                 FROM service
+                WHERE orchestration_version.digest = ANY (service.versions)
+                  AND service.host_id = ANY ((SELECT own_hosts(current_user))::smallint[]));
+COMMENT ON VIEW version_definition IS 'the code that a process executes: of the orchestrations of its own hosts';
+
 CREATE VIEW delivery_count WITH (security_barrier) AS
 SELECT service.host_id, service.name, sum(done.count)::bigint AS count
   FROM service
@@ -494,6 +782,16 @@ SELECT service.host_id, service.name, sum(done.count)::bigint AS count
  WHERE service.host_id = ANY ((SELECT own_hosts(current_user))::smallint[])
  GROUP BY service.id;
 COMMENT ON VIEW delivery_count IS 'how many references were delivered for each service of its own hosts';
+
+CREATE VIEW track_level WITH (security_barrier) AS
+SELECT 'location' AS kind, id, name, application, track
+  FROM receive_location
+ WHERE host_id = ANY ((SELECT own_hosts(current_user))::smallint[])
+ UNION ALL
+SELECT 'service', id, name, application, track
+  FROM service
+ WHERE track <> 'events' AND host_id = ANY ((SELECT own_hosts(current_user))::smallint[]);
+COMMENT ON VIEW track_level IS 'the applications of locations of its own hosts, and what is tracked there and for services';
 
 CREATE FUNCTION count_express(
     locations integer[], received integer[], published integer[], unrouted integer[], suspended integer[]
@@ -512,23 +810,57 @@ COMMENT ON FUNCTION count_express IS 'count what was received without a source i
 CREATE FUNCTION subqueue_may_go_on(ordered_service integer, blocking bigint) RETURNS boolean LANGUAGE sql STABLE SECURITY DEFINER
     SET search_path = pg_catalog, crossdock, pg_temp
 BEGIN ATOMIC
-    -- At every host: what blocks a subqueue may be at one that the service has left since.
-    SELECT CASE WHEN blocking > 0
-                THEN NOT EXISTS (SELECT
-                                   FROM host
-                                   JOIN suspended ON suspended.host_id = host.id AND suspended.sequence = blocking)
-                ELSE NOT EXISTS (SELECT
-                                   FROM claimed
-                                   JOIN service ON service.id = claimed.service_id
-                                  WHERE coalesce(service.port_id, service.id) = ordered_service AND claimed.subqueue = 0)
-                 AND NOT EXISTS (SELECT
-                                   FROM scheduled
-                                   JOIN service ON service.id = scheduled.service_id
-                                  WHERE coalesce(service.port_id, service.id) = ordered_service AND scheduled.subqueue = 0)
-           END;
+    -- At every host: what blocks a subqueue may be at one that the service has left since. What began before the service was
+    -- ordered ends first, also where a failure has blocked the subqueue meanwhile.
+    SELECT NOT EXISTS (SELECT
+                         FROM host
+                         JOIN suspended ON suspended.host_id = host.id AND suspended.sequence = blocking)
+       AND NOT EXISTS (SELECT
+                         FROM claimed
+                         JOIN service ON service.id = claimed.service_id
+                        WHERE coalesce(service.port_id, service.id) = ordered_service AND claimed.subqueue = 0)
+       AND NOT EXISTS (SELECT
+                         FROM scheduled
+                         JOIN service ON service.id = scheduled.service_id
+                        WHERE coalesce(service.port_id, service.id) = ordered_service AND scheduled.subqueue = 0);
 END;
 REVOKE ALL ON FUNCTION subqueue_may_go_on FROM PUBLIC;
-COMMENT ON FUNCTION subqueue_may_go_on IS 'whether what blocks an ordered subqueue is no longer there: a suspended reference, or with 0 what began before it was ordered';
+COMMENT ON FUNCTION subqueue_may_go_on IS 'whether what blocks an ordered subqueue is no longer there: a suspended reference, and what began before it was ordered';
+
+CREATE FUNCTION keep_versions() RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, crossdock, pg_temp AS $$
+BEGIN
+    -- What has changed in this epoch is written down as it is now, and what was before ends. A service that was only started,
+    -- stopped or labelled anew matches as it did, and has no new version.
+    WITH present AS (
+        SELECT subscription.id, subscription.service_id, service.name, service.application, subscription.priority,
+               coalesce((SELECT json_agg(json_build_array(group_number, position, property, type, operator, value, pass)
+                                         ORDER BY group_number, position)
+                           FROM predicate
+                          WHERE predicate.subscription_id = subscription.id), '[]') AS predicate
+          FROM box
+          JOIN subscription ON subscription.epoch = box.epoch
+          JOIN service ON service.id = subscription.service_id
+    ), changed AS (
+        SELECT present.*
+          FROM present
+          LEFT JOIN subscription_version AS known ON known.subscription_id = present.id AND known.until_epoch IS NULL
+         WHERE (known.predicate::text, known.priority) IS DISTINCT FROM (present.predicate::text, present.priority)
+    ), ended AS (
+        UPDATE subscription_version AS known
+           SET until_epoch = box.epoch, until_at = clock()
+          FROM box
+         WHERE known.until_epoch IS NULL
+           AND known.subscription_id IN (SELECT id FROM changed
+                                          UNION ALL
+                                         SELECT subscription_id FROM subscription_removal WHERE epoch = (SELECT epoch FROM box))
+    )
+    INSERT INTO subscription_version (subscription_id, service_id, service, application, predicate, priority, from_epoch)
+    SELECT changed.id, changed.service_id, changed.name, changed.application, changed.predicate, changed.priority, box.epoch
+      FROM changed
+     CROSS JOIN box;
+END $$;
+REVOKE ALL ON FUNCTION keep_versions FROM PUBLIC;
+COMMENT ON FUNCTION keep_versions IS 'write down what subscriptions are since the present epoch, from our tables: whoever changes them cannot write the past';
 
 CREATE FUNCTION create_host_role(host_name text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
@@ -546,8 +878,10 @@ BEGIN
     FOR place IN SELECT format('%I.%I', nspname, relname)
                    FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
                   WHERE nspname = 'crossdock' AND relkind IN ('r', 'p', 'v', 'S')
-                    AND (NOT relispartition OR relname IN ('queue_' || host_number, 'claimed_' || host_number,
-                                                           'scheduled_' || host_number, 'suspended_' || host_number)) LOOP
+                    AND (NOT relispartition
+                         OR relname = ANY (ARRAY(SELECT parent || '_' || host_number
+                                                   FROM unnest(ARRAY['queue', 'claimed', 'scheduled', 'suspended', 'instance',
+                                                                     'history', 'held', 'timer']) AS parent))) LOOP
         EXECUTE format('REVOKE ALL ON %s FROM %I', place, role_name);
     END LOOP;
     FOR place IN SELECT oid::regprocedure
@@ -565,11 +899,15 @@ BEGIN
         -- The routing table, by which every publisher matches; definitions and counts of its own host only.
         'SELECT ON migration, box, host, service_class, property, correlation, reference_log, send_port_group',
         'SELECT ON epoch_history, subscription, subscription_removal, predicate',
-        'SELECT (id, name, host_id, class, transport_id, priority, ordered, two_way, state, deployed, group_name, port_id)
+        'SELECT (id, name, host_id, class, transport_id, priority, ordered, two_way, state, deployed, group_name, port_id,
+                 receives, version, subqueue)
              ON service',
-        'SELECT ON service_definition, location_definition, delivery_count',
+        'SELECT ON service_definition, location_definition, delivery_count, version_definition, track_level',
         -- Messages and references are written and read by functions only, which take nothing on trust.
-        'EXECUTE ON FUNCTION publish_few, insert_fragment, find_instances, lock_subscriptions, subqueue_may_go_on',
+        'EXECUTE ON FUNCTION publish_few, insert_fragment, find_instances, open_convoys, close_convoys, lock_subscriptions,
+                             subqueue_may_go_on',
+        -- What people publish by hand under the role of a host is in the audit under their name.
+        'EXECUTE ON FUNCTION audit',
         'SELECT ON SEQUENCE reference_sequence',
         'USAGE ON SEQUENCE ' || pg_get_serial_sequence('intake', 'sequence'),
         -- Its instances, and whoever waits in their memory: policies say which rows.
@@ -581,7 +919,8 @@ BEGIN
              ON instance_subscription',
         'SELECT (service_id, host_id, held_by, held_at, claim, blocked_until, blocked_by),
          UPDATE (held_by, held_at, claim, blocked_until, blocked_by, reason) ON subqueue_lease',
-        format('SELECT ON queue_%1$s, claimed_%1$s, scheduled_%1$s, suspended_%1$s', host_number)
+        format('SELECT ON queue_%1$s, claimed_%1$s, scheduled_%1$s, suspended_%1$s, instance_%1$s, history_%1$s, held_%1$s, timer_%1$s',
+               host_number)
     ] LOOP
         EXECUTE format('GRANT %s TO %I', allowed, role_name);
     END LOOP;
@@ -598,19 +937,69 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION check_epoch IS 'the last step of publishing, where the answer is not waited for: it fails if the epoch has moved';
 
+CREATE FUNCTION activate_instances(exceptions json) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    -- The first message for a new instance begins it; in a convoy the others join. Later messages of the instance have the
+    -- same priority, so that they come after these.
+    INSERT INTO instance (host_id, id, service_id, version, activation)
+    SELECT DISTINCT ON (begun.instance_id) subscription.host_id, begun.instance_id, service.id, service.version, begun.message_id
+      FROM ROWS FROM (json_to_recordset(exceptions -> 'activated') AS (message_id uuid, subscription_id integer, instance_id uuid))
+           WITH ORDINALITY AS begun (message_id, subscription_id, instance_id, place)
+      JOIN subscription ON subscription.id = begun.subscription_id
+      JOIN service ON service.id = subscription.service_id
+     WHERE service.class = 'orchestration'
+     ORDER BY begun.instance_id, begun.place;
+    INSERT INTO queue (host_id, subqueue, priority, message_id, subscription_id, service_id, instance_id)
+    SELECT subscription.host_id, service.subqueue, 0, begun.message_id, subscription.id, service.id, begun.instance_id
+      FROM ROWS FROM (json_to_recordset(exceptions -> 'activated') AS (message_id uuid, subscription_id integer, instance_id uuid))
+           WITH ORDINALITY AS begun (message_id, subscription_id, instance_id, place)
+      JOIN subscription ON subscription.id = begun.subscription_id
+      JOIN service ON service.id = subscription.service_id
+     WHERE service.class = 'orchestration'
+     ORDER BY begun.place;
+    INSERT INTO instance_subscription (instance_id, service_id, host_id, correlation_id, hash, value)
+    SELECT begun.instance_id, service.id, subscription.host_id, correlation.id, begun.hash, begun.value
+      FROM json_to_recordset(exceptions -> 'initialized')
+           AS begun (instance_id uuid, subscription_id integer, correlation_id integer, hash uuid, value text[])
+      JOIN subscription ON subscription.id = begun.subscription_id
+      JOIN service ON service.id = subscription.service_id
+      JOIN correlation ON correlation.id = begun.correlation_id AND correlation.service_id = service.id;
+END $$;
+COMMENT ON FUNCTION activate_instances IS 'instances that a message begins, where it initializes their correlations: with what they wait for, in the transaction that publishes it';
+
 CREATE FUNCTION publish_exceptions(exceptions json) RETURNS void LANGUAGE plpgsql STRICT AS $$
 BEGIN
     INSERT INTO queue (host_id, subqueue, priority, message_id, subscription_id, service_id, instance_id)
-    SELECT waiting.host_id, -coalesce(waiting.bound_to, 0), waiting.priority, reference.message_id, waiting.id,
-           waiting.service_id, waiting.instance_id
-      FROM json_to_recordset(exceptions -> 'queued') AS reference (message_id uuid, subscription_id bigint, hash uuid)
-      JOIN instance_subscription AS waiting ON waiting.id = reference.subscription_id AND waiting.hash = reference.hash;
-    INSERT INTO suspended (host_id, kind, code, message_id, subscription_id, service_id, priority, reason)
-    SELECT subscription.host_id, 'stopped', reference.code, reference.message_id, subscription.id, subscription.service_id,
-           subscription.priority, reference.reason
-      FROM json_to_recordset(exceptions -> 'stopped')
-           AS reference (code text, message_id uuid, subscription_id bigint, reason text)
-      JOIN subscription ON subscription.id = reference.subscription_id;
+    -- An ordered service has its own place for what activates it only.
+    SELECT waiting.host_id, coalesce(-waiting.bound_to, least(service.subqueue, 0)), waiting.priority, reference.message_id,
+           waiting.id, waiting.service_id, waiting.instance_id
+      FROM ROWS FROM (json_to_recordset(exceptions -> 'queued') AS (message_id uuid, subscription_id bigint, hash uuid))
+           WITH ORDINALITY AS reference (message_id, subscription_id, hash, place)
+      JOIN instance_subscription AS waiting ON waiting.id = reference.subscription_id AND waiting.hash = reference.hash
+      JOIN service ON service.id = waiting.service_id
+     ORDER BY reference.place; -- what is published together arrives in its order
+    IF json_typeof(exceptions -> 'activated') = 'array' THEN
+        PERFORM activate_instances(exceptions);
+    END IF;
+    IF json_typeof(exceptions -> 'stopped') = 'array' THEN
+        WITH stopped AS (
+            INSERT INTO suspended (host_id, kind, code, message_id, subscription_id, service_id, priority, reason)
+            SELECT subscription.host_id, 'stopped', reference.code, reference.message_id, subscription.id,
+                   subscription.service_id, subscription.priority, reference.reason
+              FROM ROWS FROM (json_to_recordset(exceptions -> 'stopped')
+                              AS (code text, message_id uuid, subscription_id bigint, reason text))
+                   WITH ORDINALITY AS reference (code, message_id, subscription_id, reason, place)
+              JOIN subscription ON subscription.id = reference.subscription_id
+             ORDER BY reference.place
+            RETURNING *
+        )
+        INSERT INTO track_settled (host_id, event, code, reason, attempt, block, sequence, message_id, service_id)
+        SELECT host_id, 'suspended', code, reason, attempt, sequence >> 12,
+               array_agg((sequence & 4095)::smallint), array_agg(message_id), array_agg(service_id)
+          FROM stopped
+         WHERE service_id NOT IN (SELECT id FROM service WHERE track = 'off')
+         GROUP BY host_id, code, reason, sequence >> 12, attempt;
+    END IF;
     INSERT INTO suspended (host_id, kind, code, message_id, reason)
     SELECT *
       FROM json_to_recordset(exceptions -> 'suspended')
@@ -634,10 +1023,42 @@ COMMENT ON FUNCTION publish_exceptions IS 'what publishing writes besides messag
 CREATE FUNCTION check_exceptions(exceptions json, message_ids uuid[], publisher name) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF EXISTS (SELECT
-                 FROM unnest(ARRAY['queued', 'stopped', 'suspended', 'refused']) AS kind,
+                 FROM unnest(ARRAY['queued', 'activated', 'stopped', 'suspended', 'refused']) AS kind,
                       json_to_recordset(exceptions -> kind) AS reference (message_id uuid)
-                WHERE reference.message_id <> ALL (message_ids)) THEN
+                WHERE (reference.message_id = ANY (message_ids)) IS NOT TRUE) THEN
         RAISE insufficient_privilege USING MESSAGE = 'a reference to a message that is not published here';
+    END IF;
+    -- What is begun is begun by an orchestration's own subscription, and waits by its own correlations. Each of its values has a
+    -- hash that begins with the correlation, so that it is found by nothing that was meant for others.
+    IF EXISTS (SELECT
+                 FROM json_to_recordset(exceptions -> 'activated') AS begun (subscription_id integer, instance_id uuid)
+                WHERE NOT EXISTS (SELECT
+                                    FROM subscription JOIN service ON service.id = subscription.service_id
+                                   WHERE subscription.id = begun.subscription_id AND service.class = 'orchestration'
+                                     AND service.state = 'started'))
+       OR EXISTS (SELECT
+                    FROM json_to_recordset(exceptions -> 'initialized')
+                         AS waiting (instance_id uuid, subscription_id integer, correlation_id integer, hash uuid)
+                   WHERE ((waiting.instance_id, waiting.subscription_id)
+                          IN (SELECT begun.instance_id, begun.subscription_id
+                                FROM json_to_recordset(exceptions -> 'activated')
+                                     AS begun (subscription_id integer, instance_id uuid))
+                          AND correlation_of(waiting.hash) = waiting.correlation_id) IS NOT TRUE)
+       OR EXISTS (SELECT
+                    FROM json_to_recordset(exceptions -> 'activated') AS begun (subscription_id integer, instance_id uuid)
+                    JOIN subscription ON subscription.id = begun.subscription_id
+                    JOIN host ON host.id <> subscription.host_id
+                   CROSS JOIN LATERAL (SELECT FROM instance WHERE host_id = host.id AND id = begun.instance_id LIMIT 1)
+                              AS elsewhere) THEN
+        RAISE insufficient_privilege USING MESSAGE = 'an instance is begun that no orchestration would begin';
+    END IF;
+    -- What is tracked of a message that a running instance is given names that instance.
+    IF EXISTS (SELECT
+                 FROM json_to_recordset(exceptions -> 'queued')
+                      AS reference (subscription_id bigint, hash uuid, instance_id uuid)
+                 JOIN instance_subscription AS waiting ON waiting.id = reference.subscription_id AND waiting.hash = reference.hash
+                WHERE reference.instance_id <> waiting.instance_id) THEN
+        RAISE insufficient_privilege USING MESSAGE = 'a message is said to be given to another instance than it is';
     END IF;
     -- Who waits elsewhere was locked when it was found, and a port that is not stopped would get its message at no time.
     IF EXISTS (SELECT
@@ -651,10 +1072,14 @@ BEGIN
                  FROM json_to_recordset(exceptions -> 'suspended') AS reference (host_id smallint)
                 WHERE (reference.host_id = ANY (own_hosts(publisher))) IS NOT TRUE)
        OR EXISTS (SELECT
-                    FROM json_to_recordset(exceptions -> 'awaited') AS waiting (service_id integer, host_id smallint)
-                   WHERE NOT EXISTS (SELECT
+                    FROM json_to_recordset(exceptions -> 'awaited')
+                         AS waiting (service_id integer, host_id smallint, correlation_id integer, hash uuid)
+                   WHERE correlation_of(waiting.hash) IS DISTINCT FROM waiting.correlation_id
+                      OR NOT EXISTS (SELECT
                                        FROM service
+                                       JOIN correlation ON coalesce(correlation.service_id, service.id) = service.id
                                       WHERE service.id = waiting.service_id
+                                        AND correlation.id = waiting.correlation_id
                                         AND service.host_id = waiting.host_id
                                         AND service.host_id = ANY (own_hosts(publisher)))) THEN
         RAISE insufficient_privilege USING MESSAGE = 'something is suspended, or waits, at a host of others';
@@ -662,25 +1087,71 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION check_exceptions IS 'whether a publisher may write these: about messages it publishes, and at its own hosts';
 
+CREATE FUNCTION track_some(
+    message_ids uuid[], contexts json[], part_ids uuid[], part_bodies bytea[], references_to uuid[], subscriptions integer[],
+    exceptions json, origins json, drawn_before bigint
+) RETURNS void LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan AS $$ -- a new plan for each call takes longer
+DECLARE
+    levels text[];
+    with_body uuid[];
+BEGIN
+    -- An origin says of so many messages which location or service they are from; without any they are from nowhere.
+    levels := ARRAY(SELECT coalesce(location.track, service.track, 'events')
+                      FROM ROWS FROM (json_to_recordset(origins) AS (messages integer, location integer, service integer))
+                           WITH ORDINALITY AS origin (messages, location, service, place)
+                      LEFT JOIN receive_location AS location ON location.id = origin.location
+                      LEFT JOIN service ON service.id = origin.service
+                     CROSS JOIN generate_series(1, origin.messages) AS each
+                     ORDER BY origin.place, each);
+    with_body := ARRAY(SELECT message.id
+                         FROM unnest(message_ids, levels) AS message (id, level)
+                        WHERE message.level = 'bodies'
+                           OR coalesce(message.level, 'events') <> 'off'
+                              AND EXISTS (SELECT
+                                            FROM unnest(references_to, subscriptions) AS reference (message_id, subscription_id)
+                                            JOIN subscription ON subscription.id = reference.subscription_id
+                                            JOIN service ON service.id = subscription.service_id AND service.track = 'bodies'
+                                           WHERE reference.message_id = message.id));
+    INSERT INTO track_few (epoch, message_ids, contexts, references_to, subscriptions, exceptions, origins, first_reference,
+                           last_reference, body_of, bodies)
+    SELECT (SELECT epoch FROM box), message_ids,
+           ARRAY(SELECT CASE WHEN coalesce(message.level, 'events') <> 'off' THEN message.context END
+                   FROM unnest(message_ids, contexts, levels) WITH ORDINALITY AS message (id, context, level, place)
+                  ORDER BY message.place),
+           references_to, subscriptions, exceptions, origins, drawn_before, (SELECT last_value FROM reference_sequence),
+           ARRAY(SELECT part.id
+                   FROM unnest(part_ids, part_bodies) WITH ORDINALITY AS part (id, body, place)
+                  WHERE part.id = ANY (with_body) AND part.body IS NOT NULL
+                  ORDER BY part.place),
+           ARRAY(SELECT part.body
+                   FROM unnest(part_ids, part_bodies) WITH ORDINALITY AS part (id, body, place)
+                  WHERE part.id = ANY (with_body) AND part.body IS NOT NULL
+                  ORDER BY part.place)
+     WHERE EXISTS (SELECT
+                     FROM unnest(message_ids, levels) AS message (id, level)
+                    WHERE coalesce(message.level, 'events') <> 'off');
+END $$;
+COMMENT ON FUNCTION track_some IS 'track what was published a few at a time, where some of it is not to be tracked, or with its bodies: the body of a message has the id of the message';
+
 CREATE FUNCTION publish_few(
     message_ids uuid[], contexts json[], part_of uuid[], part_ids uuid[], names text[], bodies bytea[], sizes bigint[],
     pieces integer[], references_to uuid[], subscriptions integer[], exceptions json, publishing integer, matched uuid,
-    read_by uuid
+    read_by uuid, origins json DEFAULT NULL
 ) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, crossdock, pg_temp AS $$
+DECLARE
+    counted uuid[] := references_to;
+    drawn_before bigint := (SELECT last_value FROM reference_sequence);
 BEGIN
+    IF exceptions IS NOT NULL THEN
+        counted := counted || ARRAY(SELECT reference.message_id
+                                      FROM unnest(ARRAY['queued', 'activated', 'stopped', 'suspended']) AS kind,
+                                           json_to_recordset(exceptions -> kind) AS reference (message_id uuid));
+    END IF;
     -- First something is written, and the transaction has its number, before the references draw theirs. A message is stored
     -- with the number of references that are written here.
     INSERT INTO message (id, context, part_count, parts, reference_count)
-    SELECT message.id, message.context, cardinality(own.parts), own.parts, coalesce(given.count, 0)
+    SELECT message.id, message.context, cardinality(own.parts), own.parts, cardinality(array_positions(counted, message.id))
       FROM unnest(message_ids, contexts) AS message (id, context)
-      LEFT JOIN (SELECT reference.id, count(*)
-                   FROM (SELECT unnest(references_to)
-                          UNION ALL
-                         SELECT reference.message_id
-                           FROM unnest(CASE WHEN exceptions IS NOT NULL
-                                            THEN ARRAY['queued', 'stopped', 'suspended'] END) AS kind,
-                                json_to_recordset(exceptions -> kind) AS reference (message_id uuid)) AS reference (id)
-                  GROUP BY reference.id) AS given USING (id)
      CROSS JOIN LATERAL (SELECT ARRAY(SELECT part.id
                                         FROM unnest(part_of, part_ids) WITH ORDINALITY AS part (message_id, id, number)
                                        WHERE part.message_id = message.id
@@ -688,13 +1159,22 @@ BEGIN
     INSERT INTO part (id, name, body, size, fragments)
     SELECT part.id, part.name, part.body, coalesce(part.size, length(part.body)), coalesce(part.pieces, 0)
       FROM unnest(part_ids, names, bodies, sizes, pieces) AS part (id, name, body, size, pieces);
+    -- Each is looked up by itself: a plan that was made when there were few subscriptions would else read them all. And the
+    -- arrays are hidden in (SELECT ...) and array_position: if PostgreSQL saw how short they are, it would make a new plan for
+    -- each call, which takes longer than the insert.
     INSERT INTO queue (host_id, subqueue, priority, message_id, subscription_id, service_id)
-    SELECT subscription.host_id, CASE WHEN service.ordered THEN coalesce(service.port_id, service.id) ELSE 0 END,
-           subscription.priority, reference.message_id, subscription.id, subscription.service_id
-      FROM unnest(references_to, subscriptions) AS reference (message_id, subscription_id)
-      JOIN subscription ON subscription.id = reference.subscription_id
-      JOIN service ON service.id = subscription.service_id
-     WHERE reference.message_id = ANY (message_ids);
+    SELECT subscription.host_id, service.subqueue, subscription.priority, reference.message_id, subscription.id,
+           subscription.service_id
+      FROM unnest((SELECT references_to), subscriptions) AS reference (message_id, subscription_id)
+     CROSS JOIN LATERAL (SELECT id, host_id, priority, service_id
+                           FROM subscription
+                          WHERE id = reference.subscription_id
+                          LIMIT 1) AS subscription
+     CROSS JOIN LATERAL (SELECT subqueue
+                           FROM service
+                          WHERE id = subscription.service_id
+                          LIMIT 1) AS service
+     WHERE array_position(message_ids, reference.message_id) IS NOT NULL;
     IF exceptions IS NOT NULL THEN
         PERFORM publish_exceptions(exceptions);
     END IF;
@@ -703,17 +1183,32 @@ BEGIN
     IF exceptions IS NOT NULL THEN
         PERFORM check_exceptions(exceptions, message_ids, session_user);
     END IF;
-    IF EXISTS (SELECT FROM unnest(contexts) AS context WHERE context::text LIKE '%"labels"%')
-       AND EXISTS (SELECT
+    IF array_to_string(contexts, '') LIKE '%"labels"%' THEN
+        IF EXISTS (SELECT
                      FROM (SELECT reference.message_id, subscription.host_id
                              FROM unnest(references_to, subscriptions) AS reference (message_id, subscription_id)
                              JOIN subscription ON subscription.id = reference.subscription_id
                             UNION ALL
                            SELECT reference.message_id, waiting.host_id
                              FROM json_to_recordset(exceptions -> 'queued') AS reference (message_id uuid, subscription_id bigint)
-                             JOIN instance_subscription AS waiting ON waiting.id = reference.subscription_id) AS given
+                             JOIN instance_subscription AS waiting ON waiting.id = reference.subscription_id
+                            UNION ALL
+                           SELECT begun.message_id, subscription.host_id
+                             FROM json_to_recordset(exceptions -> 'activated') AS begun (message_id uuid, subscription_id integer)
+                             JOIN subscription ON subscription.id = begun.subscription_id) AS given
                     WHERE why_withheld(given.message_id, given.host_id) IS NOT NULL) THEN
-        RAISE insufficient_privilege USING MESSAGE = 'a host is given a message whose labels it lacks';
+            RAISE insufficient_privilege USING MESSAGE = 'a host is given a message whose labels it lacks';
+        END IF;
+    END IF;
+    -- The arguments as they are: whatever was wrong with them has been refused by now.
+    IF EXISTS (SELECT FROM receive_location WHERE track <> 'events') OR EXISTS (SELECT FROM service WHERE track <> 'events') THEN
+        PERFORM track_some(message_ids, contexts, part_ids, bodies, references_to, subscriptions, exceptions, origins,
+                           drawn_before);
+    ELSIF message_ids <> '{}' THEN
+        INSERT INTO track_few (epoch, message_ids, contexts, references_to, subscriptions, exceptions, origins,
+                               first_reference, last_reference)
+        VALUES ((SELECT epoch FROM box), message_ids, contexts, references_to, subscriptions, exceptions, origins,
+                drawn_before, (SELECT last_value FROM reference_sequence));
     END IF;
 END $$;
 REVOKE ALL ON FUNCTION publish_few FROM PUBLIC;
@@ -792,7 +1287,9 @@ CREATE TYPE moving AS (
     kind             text,
     code             text,
     reason           text,
-    suspended_at     timestamptz
+    suspended_at     timestamptz,
+    event            text,
+    claimed_at       timestamptz
 );
 COMMENT ON TYPE moving IS 'a reference that was taken from where it was, and what becomes of it: queued, resumed, scheduled or suspended';
 
@@ -805,12 +1302,14 @@ BEGIN
         SELECT reference.*,
                CASE WHEN reference.tried THEN least(reference.attempt, 32766::smallint) + 1 ELSE reference.attempt END
                    AS attempted,
-               CASE WHEN reference.subqueue < 0 OR reference.subqueue = 0 AND reference.becomes = 'suspended'
+               CASE WHEN service.class = 'orchestration' THEN service.host_id
+                    WHEN reference.subqueue < 0 OR reference.subqueue = 0 AND reference.becomes = 'suspended'
                     THEN reference.host_id
                     ELSE service.host_id END AS target,
-               CASE WHEN reference.subqueue < 0 OR reference.subqueue > 0 AND reference.becomes = 'queued' THEN reference.subqueue
-                    WHEN service.ordered THEN coalesce(service.port_id, service.id)
-                    ELSE 0 END AS place
+               CASE WHEN service.class = 'orchestration' THEN service.subqueue
+                    WHEN reference.subqueue < 0 OR reference.subqueue > 0 AND reference.becomes = 'queued' THEN reference.subqueue
+                    ELSE service.subqueue END AS place,
+               reference.subqueue < 0 AND service.class <> 'orchestration' AS is_response
           FROM unnest(moved) AS reference
           JOIN service ON service.id = reference.service_id
     ), judged AS (
@@ -824,7 +1323,7 @@ BEGIN
         INSERT INTO suspended (host_id, sequence, kind, code, message_id, subscription_id, service_id, priority, attempt,
                                subqueue, instance_id, reason, suspended_at)
         SELECT CASE WHEN withheld IS NULL THEN target ELSE host_id END, sequence,
-               CASE WHEN becomes = 'suspended' THEN kind WHEN subqueue < 0 AND becomes <> 'resumed' THEN 'response' ELSE 'send' END,
+               CASE WHEN becomes = 'suspended' THEN kind WHEN is_response AND becomes <> 'resumed' THEN 'response' ELSE 'send' END,
                CASE WHEN becomes = 'suspended' THEN code ELSE 'label-missing' END,
                message_id, subscription_id, service_id, priority,
                CASE WHEN becomes = 'suspended' THEN attempted ELSE attempt END, subqueue, instance_id,
@@ -845,6 +1344,20 @@ BEGIN
                CASE WHEN tried THEN 0 ELSE deaths END
           FROM judged
          WHERE becomes IN ('queued', 'resumed') AND withheld IS NULL
+    ), tracked AS (
+        INSERT INTO track_settled (host_id, event, code, reason, attempt, claimed_at, block, sequence, message_id, service_id, instance_id)
+        SELECT host_id, happened.event, happened.code, happened.reason, attempted, claimed_at, sequence >> 12,
+               array_agg((sequence & 4095)::smallint), array_agg(message_id), array_agg(service_id),
+               CASE WHEN count(instance_id) > 0 THEN array_agg(instance_id) END
+          FROM judged
+         CROSS JOIN LATERAL (SELECT CASE WHEN kept_back THEN 'suspended' ELSE judged.event END AS event,
+                                    CASE WHEN kept_back THEN 'label-missing' ELSE judged.code END AS code,
+                                    CASE WHEN kept_back THEN withheld ELSE judged.reason END AS reason
+                               FROM (SELECT judged.becomes <> 'suspended' AND withheld IS NOT NULL AS kept_back) AS found)
+                    AS happened
+         WHERE happened.event IS NOT NULL
+           AND service_id NOT IN (SELECT service.id FROM service WHERE service.track = 'off')
+         GROUP BY host_id, happened.event, happened.code, happened.reason, sequence >> 12, attempted, claimed_at
     )
     SELECT sequence, message_id, target FROM judged WHERE becomes IN ('queued', 'resumed') AND withheld IS NULL;
 END $$;
@@ -860,14 +1373,253 @@ BEGIN
         UPDATE suspended
            SET kind = 'send', code = 'label-missing', reason = why_withheld(message_id, host_number)
          WHERE host_id = host_number AND kind = 'stopped' AND why_withheld(message_id, host_number) IS NOT NULL
+        RETURNING *
+    ), kept AS (
+        INSERT INTO suspended (host_id, sequence, kind, code, message_id, subscription_id, service_id, priority, attempt, subqueue,
+                               instance_id, reason)
+        SELECT host_number, sequence, CASE WHEN subqueue < 0 AND subqueue > -2147483648 THEN 'response' ELSE 'send' END, 'label-missing', message_id,
+               subscription_id, service_id, priority, attempt, subqueue, instance_id, why_withheld(message_id, host_number)
+          FROM (SELECT sequence, message_id, subscription_id, service_id, priority, attempt, subqueue, instance_id FROM queued
+                 UNION ALL
+                SELECT sequence, message_id, subscription_id, service_id, priority, attempt, subqueue, instance_id FROM postponed)
+               AS withheld
+        RETURNING *
     )
-    INSERT INTO suspended (host_id, sequence, kind, code, message_id, subscription_id, service_id, priority, attempt, subqueue,
-                           instance_id, reason)
-    SELECT host_number, sequence, CASE WHEN subqueue < 0 THEN 'response' ELSE 'send' END, 'label-missing', message_id,
-           subscription_id, service_id, priority, attempt, subqueue, instance_id, why_withheld(message_id, host_number)
-      FROM (SELECT sequence, message_id, subscription_id, service_id, priority, attempt, subqueue, instance_id FROM queued
-             UNION ALL
-            SELECT sequence, message_id, subscription_id, service_id, priority, attempt, subqueue, instance_id FROM postponed)
-           AS withheld;
+    INSERT INTO track_settled (host_id, event, code, reason, attempt, block, sequence, message_id, service_id, instance_id)
+    SELECT host_number, 'suspended', code, reason, attempt, sequence >> 12,
+           array_agg((sequence & 4095)::smallint), array_agg(message_id), array_agg(service_id),
+           CASE WHEN count(instance_id) > 0 THEN array_agg(instance_id) END
+      FROM (SELECT * FROM stopped UNION ALL SELECT * FROM kept) AS happened
+     WHERE service_id NOT IN (SELECT id FROM service WHERE track = 'off')
+     GROUP BY code, reason, sequence >> 12, attempt;
 END $$;
 COMMENT ON FUNCTION withhold_labelled IS 'a host has lost labels: what waits there and carries them is suspended';
+
+CREATE TABLE audit (
+    number         bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    at             timestamptz NOT NULL DEFAULT clock(),
+    database_user  text        NOT NULL DEFAULT session_user,
+    person         text        NOT NULL,
+    action         text        NOT NULL,
+    application    text,
+    target         text        NOT NULL,
+    before         jsonb,
+    after          jsonb,
+    reason         text,
+    outcome        text        NOT NULL
+);
+CREATE INDEX ON audit (at);
+COMMENT ON TABLE audit IS 'the acts of people: rows are only ever added';
+COMMENT ON COLUMN audit.database_user IS 'as whom the session was opened: nobody chooses it';
+COMMENT ON COLUMN audit.person IS 'who the session says it acts for, as the setting crossdock.person has it';
+COMMENT ON COLUMN audit.reason IS 'why, as the setting crossdock.reason has it';
+
+CREATE FUNCTION refuse_audit_change() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE insufficient_privilege USING MESSAGE = 'rows of the audit are neither changed nor deleted';
+END $$;
+CREATE TRIGGER rows_are_only_added BEFORE UPDATE OR DELETE OR TRUNCATE ON audit
+    FOR EACH STATEMENT EXECUTE FUNCTION refuse_audit_change();
+
+CREATE FUNCTION audit(
+    action text, target text, before jsonb, after jsonb, outcome text, application text DEFAULT NULL,
+    service_number integer DEFAULT NULL
+) RETURNS bigint LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, crossdock, pg_temp
+BEGIN ATOMIC
+    INSERT INTO audit (person, action, application, target, before, after, reason, outcome)
+    SELECT coalesce(nullif(current_setting('crossdock.person', true), ''), session_user), $1,
+           coalesce($6, (SELECT service.application FROM service WHERE service.id = $7)), $2, $3, $4,
+           nullif(current_setting('crossdock.reason', true), ''), $5
+    RETURNING number;
+END;
+REVOKE ALL ON FUNCTION audit FROM PUBLIC;
+COMMENT ON FUNCTION audit IS 'record an act, in its transaction: the only way to write the audit for whoever does not own the MessageBox';
+
+CREATE FUNCTION access_role(what text, application_name text DEFAULT NULL) RETURNS text LANGUAGE sql STABLE
+BEGIN ATOMIC
+    -- By a digest: the name of an application may be too long for a role.
+    SELECT format('crossdock_%s_%s', to_hex(number), what) || coalesce('_' || left(md5(application_name), 12), '') FROM box;
+END;
+COMMENT ON FUNCTION access_role IS 'the name of the role of people who may do something, for all applications or for one; there may be none of that name';
+
+CREATE FUNCTION may_do(what text, application_name text) RETURNS boolean LANGUAGE sql STABLE
+BEGIN ATOMIC
+    SELECT pg_has_role(session_user, (SELECT relowner FROM pg_class WHERE oid = 'box'::regclass), 'MEMBER')
+        OR coalesce(pg_has_role(session_user, to_regrole(access_role(what))::oid, 'MEMBER'), false)
+        OR coalesce(pg_has_role(session_user, to_regrole(access_role(what, application_name))::oid, 'MEMBER'), false);
+END;
+COMMENT ON FUNCTION may_do IS 'whether whoever opened the session may do something to what belongs to an application: as owner, or as member of a role';
+
+CREATE FUNCTION may_read(message_number uuid) RETURNS boolean LANGUAGE sql STABLE
+BEGIN ATOMIC
+    SELECT may_do('bodies', NULL)
+        OR EXISTS (SELECT
+                     FROM suspended
+                     JOIN service ON service.id = suspended.service_id
+                    WHERE suspended.message_id = message_number AND may_do('bodies', service.application));
+END;
+COMMENT ON FUNCTION may_read IS 'whether whoever opened the session may read the body of a message: of any, or of one that is suspended for an application';
+
+CREATE TABLE original (
+    message_id  uuid        NOT NULL,
+    edited_id   uuid        NOT NULL,
+    host_id     smallint    NOT NULL,
+    sequence    bigint      NOT NULL,
+    service_id  integer     NOT NULL,
+    edited_at   timestamptz NOT NULL DEFAULT clock(),
+    PRIMARY KEY (edited_id)
+);
+CREATE INDEX ON original (message_id);
+CREATE INDEX ON original (edited_at);
+COMMENT ON TABLE original IS 'messages of which somebody edited a delivery: each row is a reference, so that they are kept for a while';
+
+-- What an operator may change is of the applications it is for. The owner is not concerned, and everybody sees everything
+-- that is granted.
+ALTER TABLE service ENABLE ROW LEVEL SECURITY;
+CREATE POLICY everybody_is_seen ON service FOR SELECT USING (true);
+CREATE POLICY operators_change_their_own ON service FOR UPDATE USING (may_do('operator', application));
+ALTER TABLE send_port_group ENABLE ROW LEVEL SECURITY;
+CREATE POLICY everybody_is_seen ON send_port_group FOR SELECT USING (true);
+CREATE POLICY operators_change_their_own ON send_port_group FOR UPDATE USING (may_do('operator', application));
+ALTER TABLE receive_location ENABLE ROW LEVEL SECURITY;
+CREATE POLICY everybody_is_seen ON receive_location FOR SELECT USING (true);
+CREATE POLICY operators_change_their_own ON receive_location FOR UPDATE USING (may_do('operator', application));
+ALTER TABLE subscription ENABLE ROW LEVEL SECURITY;
+CREATE POLICY everybody_is_seen ON subscription FOR SELECT USING (true);
+CREATE POLICY operators_change_their_own ON subscription
+    USING (EXISTS (SELECT FROM service WHERE service.id = subscription.service_id AND may_do('operator', service.application)));
+ALTER TABLE predicate ENABLE ROW LEVEL SECURITY;
+CREATE POLICY everybody_is_seen ON predicate FOR SELECT USING (true);
+CREATE POLICY operators_change_their_own ON predicate
+    USING (EXISTS (SELECT
+                     FROM subscription
+                     JOIN service ON service.id = subscription.service_id
+                    WHERE subscription.id = predicate.subscription_id AND may_do('operator', service.application)));
+CREATE POLICY viewers_see_everybody ON instance_subscription FOR SELECT
+    USING ((SELECT pg_has_role(current_user, to_regrole(access_role('viewer'))::oid, 'MEMBER')));
+
+CREATE VIEW sample_time WITH (security_barrier) AS SELECT at FROM sample ORDER BY number DESC LIMIT 1;
+COMMENT ON VIEW sample_time IS 'when somebody looked last: the role of a host may know that, and no more';
+GRANT SELECT ON sample_time TO PUBLIC;
+
+CREATE FUNCTION create_access_role(what text, application_name text DEFAULT NULL) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    role_name text := access_role(what, application_name);
+    allowed text;
+    granted text[] := CASE what
+        WHEN 'viewer' THEN ARRAY[
+            'USAGE ON SCHEMA crossdock',
+            -- No definitions, which may hold secrets, no code, and no bodies.
+            'SELECT ON migration, box, epoch_history, host, service_class, host_instance, application, property, send_port_group,
+                       subscription, subscription_removal, predicate, correlation, instance_subscription, intake, publication,
+                       publication_total, queue, claimed, scheduled, suspended, instance, held, timer, convoy, subqueue_lease,
+                       delivery, delivery_total, reference_log, message, routing_failure, refusal, audit, original, subscription_version,
+                       track_published, track_settled, erased_message, publication_minute, delivery_minute, sample,
+                       service_definition',
+            'SELECT (id, name, application, host_id, class, transport_id, priority, ordered, two_way, predicate, state, deployed,
+                     group_name, port_id, receives, version, subqueue) ON service',
+            'SELECT (id, name, application, host_id, enabled, deployed) ON receive_location',
+            'SELECT (digest, application, packages, created_at) ON orchestration_version',
+            'SELECT (id, name, size, fragments, reference_count) ON part',
+            'SELECT (at, transaction, publisher, epoch, message_ids, contexts, references_to, subscriptions, exceptions, origins,
+                     first_reference, last_reference) ON track_few',
+            'SELECT (at, segment, filter) ON track_personal',
+            'EXECUTE ON FUNCTION audit']
+        WHEN 'operator' THEN ARRAY[
+            'EXECUTE ON FUNCTION resume_deliveries, terminate_deliveries, resume_stopped, resume_instances, cancel_instances',
+            -- What is resumed begins or joins instances of orchestrations.
+            'EXECUTE ON FUNCTION list_stopped, list_resumable, begin_suspended, find_instances, open_convoys, close_convoys',
+            'SELECT ON SEQUENCE reference_sequence',
+            -- To start and stop: policies say which rows.
+            'UPDATE (state) ON service, send_port_group',
+            'UPDATE (enabled) ON receive_location',
+            'UPDATE (epoch, epoch_token, location_token) ON box',
+            'INSERT ON epoch_history, subscription_removal',
+            'INSERT, UPDATE, DELETE ON subscription',
+            'INSERT, DELETE ON predicate',
+            'SELECT ON SEQUENCE reference_sequence',
+            'EXECUTE ON FUNCTION keep_versions']
+        WHEN 'bodies' THEN ARRAY[
+            'EXECUTE ON FUNCTION read_messages, read_piece',
+            -- The track may hold bodies and personal values.
+            'SELECT ON history, track_personal, track_body, track_few']
+        WHEN 'edit' THEN ARRAY[
+            'EXECUTE ON FUNCTION edit_delivery, insert_fragment',
+            'USAGE ON SEQUENCE ' || pg_get_serial_sequence('intake', 'sequence')]
+        END;
+BEGIN
+    IF granted IS NULL THEN
+        RAISE invalid_parameter_value USING MESSAGE = format('there is no right %s', what);
+    END IF;
+    IF to_regrole(role_name) IS NULL THEN
+        EXECUTE format('CREATE ROLE %I NOLOGIN', role_name);
+        EXECUTE format('COMMENT ON ROLE %I IS %L', role_name,
+                       concat('people who have the right ', what, ' in one MessageBox', ', for application ' || application_name));
+    END IF;
+    FOREACH allowed IN ARRAY granted LOOP
+        EXECUTE format('GRANT %s TO %I', allowed, role_name);
+    END LOOP;
+    IF what <> 'viewer' THEN
+        EXECUTE format('GRANT %I TO %I', create_access_role('viewer'), role_name);
+    END IF;
+    IF what = 'edit' THEN
+        EXECUTE format('GRANT %I TO %I', create_access_role('bodies', application_name), role_name);
+    END IF;
+    RETURN role_name;
+END $$;
+COMMENT ON FUNCTION create_access_role IS 'the role of people who may do something, for all applications or for one; one that is there is brought up to date';
+
+CREATE FUNCTION renew_access_roles() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM create_access_role(access.what, place.application_name)
+       FROM unnest(ARRAY['viewer', 'operator', 'bodies', 'edit']) AS access (what),
+            (SELECT NULL AS application_name UNION ALL SELECT name FROM application) AS place
+      WHERE to_regrole(access_role(access.what, place.application_name)) IS NOT NULL;
+END $$;
+COMMENT ON FUNCTION renew_access_roles IS 'functions that were made anew are granted again';
+CREATE FUNCTION make_track_partitions(parent text, days integer) RETURNS integer LANGUAGE plpgsql AS $$
+DECLARE
+    today date := (clock() AT TIME ZONE 'UTC')::date;
+    day date;
+    filled boolean;
+    made integer := 0;
+BEGIN
+    FOR day IN SELECT today + number FROM generate_series(0, days) AS number LOOP
+        CONTINUE WHEN to_regclass(format('%I', parent || to_char(day, '_YYYYMMDD'))) IS NOT NULL;
+        -- What came before its partition was made stays in the rest, and so does all of that day.
+        EXECUTE format('SELECT EXISTS (SELECT FROM %I WHERE at >= %L AND at < %L)', parent || '_rest',
+                       day::timestamp AT TIME ZONE 'UTC', (day + 1)::timestamp AT TIME ZONE 'UTC') INTO filled;
+        CONTINUE WHEN filled;
+        EXECUTE format('CREATE TABLE %I (LIKE %I INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING STORAGE)
+                        WITH (autovacuum_vacuum_insert_threshold = -1)',
+                       parent || to_char(day, '_YYYYMMDD'), parent);
+        EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)', parent,
+                       parent || to_char(day, '_YYYYMMDD'), day::timestamp AT TIME ZONE 'UTC',
+                       (day + 1)::timestamp AT TIME ZONE 'UTC');
+        made := made + 1;
+    END LOOP;
+    RETURN made;
+END $$;
+COMMENT ON FUNCTION make_track_partitions IS 'a partition of the track for each of the next days; gives how many are new';
+
+CREATE FUNCTION drop_track_partitions(parent text, kept interval) RETURNS integer LANGUAGE plpgsql AS $$
+DECLARE
+    old name;
+    over boolean;
+    dropped integer := 0;
+BEGIN
+    FOR old IN SELECT relname
+                 FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid
+                WHERE inhparent = parent::regclass AND relname ~ '_[0-9]{8}$'
+                  AND (to_date(right(relname, 8), 'YYYYMMDD') + 1)::timestamp AT TIME ZONE 'UTC' <= clock() - kept LOOP
+        EXECUTE format('DROP TABLE %I', old);
+        dropped := dropped + 1;
+    END LOOP;
+    EXECUTE format('SELECT max(at) <= clock() - %L::interval FROM %I', kept, parent || '_rest') INTO over;
+    IF over THEN
+        EXECUTE format('TRUNCATE %I', parent || '_rest');
+        dropped := dropped + 1;
+    END IF;
+    RETURN dropped;
+END $$;
+COMMENT ON FUNCTION drop_track_partitions IS 'forget days of the track that are over for so long; gives how many partitions are gone or empty';

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple, assert_never
+from uuid import UUID
 
 import psycopg
 from msgspec import Struct
@@ -16,7 +17,7 @@ from msgspec import Struct
 from crossdock.errors import TerminalError
 from crossdock.messagebox.host_functions import host_statement
 from crossdock.messagebox.rows import Reference, storable
-from crossdock.messagebox.statement import array_text, statement
+from crossdock.messagebox.statement import array_text, quick, statement
 
 
 class Complete(Struct, frozen=True):  # made for every delivery: a dataclass takes five times as long
@@ -56,7 +57,15 @@ class GiveBack(Struct, frozen=True):
     reference: Reference
 
 
-Settlement = Complete | Retry | Suspend | GiveBack
+class Hold(Struct, frozen=True):
+    """A running instance keeps it until it ends: it was given to its code in this step, or is to be given later."""
+
+    reference: Reference
+    instance: UUID
+    step: int | None
+
+
+Settlement = Complete | Retry | Suspend | GiveBack | Hold
 
 
 class Row(NamedTuple):
@@ -86,16 +95,28 @@ def settle(connection: psycopg.Connection, host_instance: int, outcomes: Iterabl
     """In the caller's transaction, in which no service may move to another host."""
     # The last of each: a claim that a killed server forgot may have been made again, and both delivered.
     last = {outcome.reference.sequence: outcome for outcome in outcomes}
-    if last:
-        host_id = next(iter(last.values())).reference.host_id
-        settle_rows(connection, host_id, host_instance, list(map(_row, last.values())))
+    kept = [outcome for outcome in last.values() if isinstance(outcome, Hold)]
+    rows = [_row(outcome) for outcome in last.values() if not isinstance(outcome, Hold)]
+    host_id = next((outcome.reference.host_id for outcome in last.values()), 0)
+    if rows:
+        settle_rows(connection, host_id, host_instance, rows)
+    if kept:
+        parameters = {
+            "host": host_id,
+            "host_instance": host_instance,
+            "sequence": array_text(each.reference.sequence for each in kept),
+            "claim": array_text(each.reference.claim for each in kept),
+            "instance": [each.instance for each in kept],
+            "step": [each.step for each in kept],
+        }
+        connection.execute(host_statement("hold", host_id), quick(parameters))
 
 
 def settle_rows(connection: psycopg.Connection, host_id: int, host_instance: int, rows: Sequence[Row]) -> set[int]:
     """Gives the sequences of those that were still ours."""
     parameters: dict[str, Any] = dict(zip(Row._fields, map(list, zip(*rows, strict=True)), strict=True))
     parameters |= {"host": host_id, "host_instance": host_instance}
-    row = connection.execute(host_statement("settle", host_id), parameters).fetchone()
+    row = connection.execute(host_statement("settle", host_id), quick(parameters)).fetchone()
     return set() if row is None else set(row[0] or ())
 
 
@@ -125,7 +146,7 @@ def leave_lease(
     connection.execute(statement("leave_lease"), parameters)
 
 
-def _row(outcome: Settlement) -> Row:
+def _row(outcome: Complete | Retry | Suspend | GiveBack) -> Row:
     sequence, claim = outcome.reference.sequence, outcome.reference.claim
     match outcome:
         case Complete():

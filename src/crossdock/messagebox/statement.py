@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.resources import files
+from typing import Any
 from uuid import UUID
 
 from psycopg import sql
 
-_PER_HOST = ("queue", "claimed", "scheduled", "suspended")
+_PER_HOST = ("queue", "claimed", "scheduled", "suspended", "instance", "history", "held", "timer")
 # What several statements have in common, written in them as its name in braces.
-_PARTS = ("take_claimed",)
+_PARTS = ("take_claimed", "track_terminated")
 
 
 def array_text(values: Iterable[int | UUID | str]) -> str:
@@ -20,6 +21,16 @@ def array_text(values: Iterable[int | UUID | str]) -> str:
     To look for the type of every value, as psycopg does with a list, takes longer than many a statement.
     """
     return "{" + ",".join(map(str, values)) + "}"
+
+
+def quick(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters of a statement with lists of numbers and ids as text, where nothing of them is null."""
+    return {name: _quick(value) if type(value) is list else value for name, value in parameters.items()}
+
+
+def _quick(values: list[Any]) -> list[Any] | str:
+    kinds = set(map(type, values))
+    return array_text(values) if kinds <= {int} or kinds <= {UUID} else values
 
 
 def statement(verb: str) -> str:
@@ -42,7 +53,7 @@ def statements() -> dict[str, str]:
 
 @cache
 def host_text(verb: str, host_id: int | None) -> str:
-    """The statement with {queue}, {claimed}, {scheduled} and {suspended} named as the tables of one host, or of all.
+    """The statement with {queue}, {claimed} and the others named as the tables of one host, or of all.
 
     They are named directly because the role of a host may read these and no others.
     """

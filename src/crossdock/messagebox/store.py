@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from hashlib import blake2b
 from io import BufferedReader, RawIOBase
-from itertools import chain, repeat
+from itertools import chain, islice, repeat
 from struct import Struct
 from typing import Any
 from uuid import UUID
@@ -50,9 +50,9 @@ def store_columns(connection: psycopg.Connection, messages: Batch) -> dict[str, 
     large = {} if messages.is_few else _store_fragments(connection, messages)
     names = ("message", "context", "part_of", "part", "name", "body", "size", "pieces")
     columns: dict[str, list[Any]] = {name: [] for name in names}
-    for message in messages:
+    for message, context in zip(messages, messages.contexts, strict=True):
         columns["message"].append(message.id)
-        columns["context"].append(message.context.to_json().decode())
+        columns["context"].append(context.decode())
         for number, part in enumerate(message.parts):
             size, pieces = large.get((message.id, number), (None, None))
             columns["part_of"].append(message.id)
@@ -106,16 +106,18 @@ def _part_id(message: UUID, number: int) -> bytes:
 def message_rows(messages: Batch, counts: Int64s) -> Iterator[Row]:
     """Rows of the spool, as pieces of bytes."""
     references = (_REFERENCES.pack(4, number) for number in counts.tolist())
+    contexts = iter(messages.contexts)
     for piece in messages.pieces:
         if isinstance(piece, MessageColumns):
-            ids, sizes = _ids(piece), [length(len(context)) for context in piece.contexts]
-            yield from zip(repeat(_ID), ids, sizes, piece.contexts, repeat(_ONE_PART), ids, references)
+            own = list(islice(contexts, len(piece)))
+            ids, sizes = _ids(piece), [length(len(context)) for context in own]
+            yield from zip(repeat(_ID), ids, sizes, own, repeat(_ONE_PART), ids, references)
         else:
-            yield from map(_message_row, piece, references)
+            yield from map(_message_row, piece, contexts, references)
 
 
-def _message_row(message: Message, references: bytes) -> Row:
-    id_, context = message.id.bytes, message.context.to_json()
+def _message_row(message: Message, context: bytes, references: bytes) -> Row:
+    id_ = message.id.bytes
     if len(message.parts) == 1:
         return _ID, id_, length(len(context)), context, _ONE_PART, id_, references
     ids = _part_ids(message)

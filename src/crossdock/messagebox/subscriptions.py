@@ -6,30 +6,51 @@ while they commit. So no message lands among the suspended after the start that 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Literal, TypeVar
 from uuid import UUID
 
 import psycopg
 
-from crossdock.errors import UsageError
+from crossdock.errors import NotAllowedError, OutageError, OutdatedPlanError, TransientError, UsageError
 from crossdock.message.property import PropertyRegistry, PropertyType, Value, type_of
+from crossdock.messagebox.audit import DONE, UNCHANGED, record_act
 from crossdock.messagebox.database import Database
 from crossdock.messagebox.deployment import Deployment, change_state, deploy, settle_members
 from crossdock.messagebox.host_functions import host_statement
 from crossdock.messagebox.lifeline import EPOCH_CHANNEL, channel
 from crossdock.messagebox.publish import SUBSCRIPTION_LOCK
 from crossdock.messagebox.statement import statement
+from crossdock.messagebox.undeployment import (
+    DeployedApplication,
+    Leaving,
+    Undeployed,
+    deployed_applications,
+    is_unfinished,
+    leave,
+    lock_left,
+    undeploy,
+)
+from crossdock.messagebox.version import SubscriptionVersion
 from crossdock.subscription.correlation import correlation_hash, shown_values
+from crossdock.subscription.router import Epoch
 
 State = Literal["started", "stopped", "unenlisted"]
+# The epoch of a plan that was made where there was no MessageBox; and that of a MessageBox without any deployment.
+NO_EPOCH, FIRST_EPOCH = Epoch(0, UUID(int=0)), 1
+_ATTEMPTS, _DEADLOCKS = 50, 5
+_SWEEPS, _SWEEP_SECONDS = 100, 0.05
+
+_Made = TypeVar("_Made")
 
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """What became of a send port or a group: its states before and after, and how many references were resumed."""
+    """What became of a send port, a group or an orchestration: its states, and how many references were resumed."""
 
     name: str
     before: State
@@ -43,51 +64,123 @@ class Subscriptions:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def deploy(self, deployment: Deployment) -> bool:
-        """Make the MessageBox agree with the application; False if it did already. Nobody publishes meanwhile."""
-        with self._alone() as connection:
+    def deploy(self, deployment: Deployment, *, planned_at: Epoch | None = None, action: str = "deploy") -> bool:
+        """Make the MessageBox agree with the application; False if it did already. Nobody publishes meanwhile.
+
+        OutdatedPlanError if the epoch is not the one that it was `planned_at`. The audit calls it `action`.
+        """
+        name = deployment.application
+
+        def deployed(connection: psycopg.Connection) -> bool:
+            if planned_at is not None:
+                _refuse_moved(connection, planned_at)
+            known = connection.execute(statement("read_digest"), {"application": name}).fetchone()
             changed = deploy(connection, deployment)
             if changed:
                 _announce(connection)
+                before = None if known is None else {"digest": known[0]}
+                record_act(connection, action, name, before, {"digest": deployment.digest}, application=name)
             return changed
+
+        return self._patiently(deployed)
+
+    def undeploy(self, application: str, leaving: Leaving = "refuse") -> Undeployed:
+        """Take an application away in one transaction, and end or keep what it leaves behind.
+
+        A step of an instance that is being done meanwhile is finished, and what it leaves is ended or kept after it.
+        UsageError: it is not deployed, or something is left and `leaving` is to refuse that.
+        """
+        done = self._without_deadlock(lambda: self._undeploy(application, leaving))
+        for _ in range(_SWEEPS if leaving != "refuse" else 0):
+            with self._database.connection() as connection:
+                if not is_unfinished(connection, application, leaving):
+                    break
+            time.sleep(_SWEEP_SECONDS)
+            ended, instances = self._without_deadlock(lambda: self._leave(application, leaving))
+            living = done.instances_terminated + instances
+            done = replace(done, terminated=done.terminated + ended, instances_terminated=living)
+        return done
+
+    def _undeploy(self, application: str, leaving: Leaving) -> Undeployed:
+        with self._database.connection() as connection, connection.transaction():
+            row = connection.execute(statement("lock_application"), {"application": application}).fetchone()
+            if row is None or not row[0]:
+                raise UsageError(_not_deployed(application, deployed_applications(connection)))
+            living = [] if leaving == "refuse" else lock_left(connection, application)
+            connection.execute(statement("lock_alone"), {"lock": SUBSCRIPTION_LOCK})
+            epoch = _moved(connection)
+            done = undeploy(connection, application, leaving, living, epoch)
+            settle_members(connection, epoch)
+            connection.execute(statement("keep_versions"))
+            return done
+
+    def _leave(self, application: str, leaving: Leaving) -> tuple[int, int]:
+        with self._database.connection() as connection, connection.transaction():
+            living = lock_left(connection, application)
+            connection.execute(statement("lock_alone"), {"lock": SUBSCRIPTION_LOCK})
+            return leave(connection, application, leaving, living)
+
+    def _without_deadlock(self, act: Callable[[], _Made]) -> _Made:
+        """Whoever holds the subscriptions still and then looks for an instance meets us: PostgreSQL ends one of us."""
+        for _ in range(_DEADLOCKS):
+            try:
+                return act()
+            except TransientError as error:
+                if not isinstance(error.__cause__, psycopg.errors.DeadlockDetected):
+                    raise
+        return act()
 
     def enlist(self, name: str) -> Transition:
         """Give a service its subscription, stopped: what matches is suspended until it is started."""
-        return self._change(name, "stopped", only_from=("unenlisted",))
+        return self._change("enlist", name, "stopped", only_from=("unenlisted",))
 
     def start(self, name: str) -> Transition:
         """Start a service, enlisting it if need be, and resume what was suspended because it was stopped."""
-        return self._change(name, "started")
+        return self._change("start", name, "started")
 
     def stop(self, name: str) -> Transition:
         """What matches from now on is suspended; what is queued is still delivered."""
-        return self._change(name, "stopped", only_from=("started", "stopped"))
+        return self._change("stop", name, "stopped", only_from=("started", "stopped"))
 
     def unenlist(self, name: str) -> Transition:
         """Take the subscription away: nothing matches any more."""
-        return self._change(name, "unenlisted")
+        return self._change("unenlist", name, "unenlisted")
 
-    def _change(self, name: str, after: State, *, only_from: Sequence[State] | None = None) -> Transition:
-        with self._alone() as connection:
-            kind, service, before, host = _found(connection, name)
-            if only_from is not None and before not in only_from:
-                done = "already enlisted" if after == "stopped" and "unenlisted" in only_from else "not enlisted"
-                lists = "groups" if service is None else "ports"
-                raise UsageError(f"{kind} {name!r} is {done}: its state is {before}. See: crossdock get {lists}")
-            if before == after:
-                return Transition(name, before, after)
-            _refuse_empty_group(connection, name, after, is_group=service is None)
-            epoch = _moved(connection)
-            resumed = 0
-            if service is None:
-                connection.execute(statement("set_group_state"), {"name": name, "state": after})
-            else:
-                resumed = change_state(connection, service, before, after, epoch)
-            members = settle_members(connection, epoch)
-            for woken in {host, *(each for _, each, _ in members)} - {None}:
-                assert woken is not None
-                connection.execute(statement("announce"), {"channel": channel(woken)})
-            return Transition(name, before, after, resumed + sum(count for _, _, count in members))
+    def _change(self, action: str, name: str, after: State, *, only_from: Sequence[State] | None = None) -> Transition:
+        def changed(connection: psycopg.Connection) -> Transition:
+            transition, application = self._changed(connection, name, after, only_from)
+            outcome = UNCHANGED if transition.before == transition.after else DONE
+            facts = {"state": transition.before}, {"state": transition.after, "resumed": transition.resumed}
+            record_act(connection, action, name, *facts, outcome, application=application)
+            return transition
+
+        return self._patiently(changed)
+
+    @staticmethod
+    def _changed(
+        connection: psycopg.Connection, name: str, after: State, only_from: Sequence[State] | None
+    ) -> tuple[Transition, str]:
+        """What became of it, and its application."""
+        kind, service, before, host, application = _found(connection, name)
+        _refuse_foreign(connection, kind, name, application)
+        if only_from is not None and before not in only_from:
+            done = "already enlisted" if after == "stopped" and "unenlisted" in only_from else "not enlisted"
+            lists = {"Send port": "ports", "Send port group": "groups"}.get(kind, "orchestrations")
+            raise UsageError(f"{kind} {name!r} is {done}: its state is {before}. See: crossdock get {lists}")
+        if before == after:
+            return Transition(name, before, after), application
+        _refuse_empty_group(connection, name, after, is_group=service is None)
+        epoch = _moved(connection)
+        resumed = 0
+        if service is None:
+            connection.execute(statement("set_group_state"), {"name": name, "state": after})
+        else:
+            resumed = change_state(connection, service, before, after, epoch)
+        members = settle_members(connection, epoch)
+        for woken in {host, *(each for _, each, _ in members)} - {None}:
+            assert woken is not None
+            connection.execute(statement("announce"), {"channel": channel(woken)})
+        return Transition(name, before, after, resumed + sum(count for _, _, count in members)), application
 
     def enable(self, name: str, *, enabled: bool) -> bool:
         """Enable or disable a receive location; False if it was so already."""
@@ -95,12 +188,25 @@ class Subscriptions:
             row = connection.execute(statement("find_location_enabled"), {"name": name}).fetchone()
             if row is None:
                 raise UsageError(f"There is no receive location {name!r} deployed. See: crossdock get locations")
-            if row[0] == enabled:
-                return False
-            _moved(connection)
-            connection.execute(statement("renew_location_token"))
-            connection.execute(statement("set_location_enabled"), {"name": name, "enabled": enabled})
-            return True
+            changed, application = bool(row[0]) != enabled, row[1]
+            _refuse_foreign(connection, "Receive location", name, application)
+            if changed:
+                _moved(connection)
+                connection.execute(statement("renew_location_token"))
+                connection.execute(statement("set_location_enabled"), {"name": name, "enabled": enabled})
+            action, outcome = "enable" if enabled else "disable", DONE if changed else UNCHANGED
+            facts = {"enabled": row[0]}, {"enabled": enabled}
+            record_act(connection, action, name, *facts, outcome, application=application)
+            return changed
+
+    def versions(self, *, epoch: int | None = None, at: datetime | None = None) -> list[SubscriptionVersion]:
+        """The subscriptions as they were in an epoch, or at a time; without either as they are now."""
+        verb = "list_present_versions" if epoch is None and at is None else "list_versions"
+        return self._database.listed(verb, SubscriptionVersion.from_row, {"epoch": epoch, "at": at})
+
+    def services(self) -> dict[int, tuple[int, str]]:
+        """The service, and its name, that has or had each subscription, as far as their versions are kept."""
+        return {number: (service, name) for number, service, name in self._database.rows("list_version_services")}
 
     # Instances
 
@@ -157,27 +263,68 @@ class Subscriptions:
         `host_id` is where they are, for whoever may not look elsewhere.
         """
         with self._database.connection() as connection, connection.transaction():
-            connection.execute(statement("end_instance"), {"instance": list(instances)})
+            at = None if host_id is None else [host_id]
+            connection.execute(statement("end_instance"), {"instance": list(instances), "at": at})
             row = connection.execute(host_statement("discard", host_id), {"instance": list(instances)}).fetchone()
         return 0 if row is None else len(row[0] or ())
+
+    def _patiently(self, change: Callable[[psycopg.Connection], _Made]) -> _Made:
+        """Alone. Where we would have to wait for a publisher that waits for us, we let it go first."""
+        for _ in range(_ATTEMPTS):
+            try:
+                with self._alone() as connection:
+                    return change(connection)
+            except OutageError as error:
+                if not isinstance(error.__cause__, psycopg.errors.LockNotAvailable):
+                    raise
+        raise TransientError("Publishers have in hand what would be resumed. Try again.")
 
     @contextmanager
     def _alone(self) -> Iterator[psycopg.Connection]:
         with self._database.connection() as connection, connection.transaction():
             connection.execute(statement("lock_alone"), {"lock": SUBSCRIPTION_LOCK})
             yield connection
+            connection.execute(statement("keep_versions"))  # whatever was changed, and wherever it was
 
 
-def _found(connection: psycopg.Connection, name: str) -> tuple[str, int | None, State, int | None]:
-    """(what it is, service, state, host) of a send port, or of a group, which is no service."""
+def _refuse_moved(connection: psycopg.Connection, planned_at: Epoch) -> None:
+    row = connection.execute(statement("read_epoch")).fetchone()
+    assert row is not None
+    if planned_at.token != row[1] and not (planned_at == NO_EPOCH and row[0] == FIRST_EPOCH):
+        raise OutdatedPlanError(
+            f"The MessageBox has changed since the plan was made: its epoch was {planned_at.number}, and is {row[0]} "
+            "now. Make the plan again with: crossdock plan APP --out FILE"
+        )
+
+
+def _not_deployed(application: str, deployed: Sequence[DeployedApplication]) -> str:
+    known = ", ".join(each.name for each in deployed) or "none"
+    return f"There is no application {application!r} deployed (there are: {known})."
+
+
+def _found(connection: psycopg.Connection, name: str) -> tuple[str, int | None, State, int | None, str]:
+    """(what, service, state, host, application) of a send port, an orchestration, or a group, which is no service."""
     port = connection.execute(statement("find_port"), {"name": name}).fetchone()
     if port is not None and port[3] is not None:
         raise UsageError(f"{name!r} follows its group and its port. Change {port[3]!r}, or the port.")
     if port is not None:
-        return "Send port", port[0], port[1], port[2]
+        return "Orchestration" if port[4] else "Send port", port[0], port[1], port[2], port[5]
     if (group := connection.execute(statement("find_group_state"), {"name": name}).fetchone()) is not None:
-        return "Send port group", None, group[0], None
-    raise UsageError(f"There is no send port or group {name!r} deployed. See: crossdock get ports|groups")
+        return "Send port group", None, group[0], None, group[1]
+    raise UsageError(
+        f"There is no send port, group or orchestration {name!r} deployed. "
+        "See: crossdock get ports|groups|orchestrations"
+    )
+
+
+def _refuse_foreign(connection: psycopg.Connection, kind: str, name: str, application: str) -> None:
+    """A policy would leave the row alone without a word."""
+    row = connection.execute(statement("may_operate"), {"application": application}).fetchone()
+    if row is None or not row[0]:
+        raise NotAllowedError(
+            f"{kind} {name!r} is of application {application!r}: your database user may not change it. "
+            "An administrator allows that with: crossdock grant operator USER --application " + application
+        )
 
 
 def _refuse_empty_group(connection: psycopg.Connection, name: str, after: State, *, is_group: bool) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -14,20 +16,31 @@ from psycopg.rows import dict_row
 from crossdock.errors import ContextError, UnreadableError
 from crossdock.message.context import Context
 from crossdock.message.message import Message
+from crossdock.messagebox.audit import Since, since_parameters
 from crossdock.messagebox.batch import Batch
+from crossdock.messagebox.begin import begin_suspended
 from crossdock.messagebox.database import Database
-from crossdock.messagebox.decide import correlation_hashes, decide, find_instances, refuse_second_answers
+from crossdock.messagebox.host_functions import host_statement
 from crossdock.messagebox.messages import UNREADABLE
-from crossdock.messagebox.publish import check_epoch
 from crossdock.messagebox.queues import Queues
-from crossdock.messagebox.rows import SuspendedMessage
-from crossdock.messagebox.statement import statement
-from crossdock.messagebox.write import give
-from crossdock.subscription.router import Router
+from crossdock.messagebox.rows import Delivery, SuspendedMessage
+from crossdock.messagebox.statement import array_text, statement
+from crossdock.messagebox.store import store_columns
 
-Load = Callable[[psycopg.Connection, Sequence[UUID]], dict[UUID, Message]]
 _NO_TIME = "The time when it was suspended is none that can be shown."
 _NO_REPORT = "Its routing failure report cannot be read."
+
+
+@dataclass(frozen=True, slots=True)
+class SuspendedGroup:
+    """What is suspended for the same code at the same port. `sample` is the oldest message of it."""
+
+    code: str
+    port: str | None
+    count: int
+    first: datetime
+    last: datetime
+    sample: UUID
 
 
 class Suspended:
@@ -37,38 +50,111 @@ class Suspended:
         self._database = database
         self._queues = queues
 
-    def messages(self, *, ids: Sequence[UUID] | None = None, limit: int | None = None) -> list[SuspendedMessage]:
-        parameters = {"limit": limit, "message": None if ids is None else list(ids)}
+    def messages(
+        self,
+        *,
+        ids: Sequence[UUID] | None = None,
+        limit: int | None = None,
+        after: int = 0,
+        port: str | None = None,
+        code: str | None = None,
+        since: Since | None = None,
+    ) -> list[SuspendedMessage]:
+        """The oldest first. The next page is `after` the sequence of the last one."""
+        parameters = {
+            "limit": limit,
+            "message": None if ids is None else list(ids),
+            "after": after,
+            "port": port,
+            "code": code,
+            **since_parameters(since),
+        }
         with self._database.connection() as connection, connection.cursor(row_factory=dict_row) as cursor:
             return [_suspended(row) for row in cursor.execute(statement("list_suspended"), parameters)]
+
+    def groups(self) -> list[SuspendedGroup]:
+        """How many are suspended for each code and port."""
+        return self._database.listed("group_suspended", SuspendedGroup)
 
     def resume(self, ids: Sequence[UUID]) -> dict[UUID, int]:
         """Deliver again what failed or was stopped; gives the number of references of each message.
 
         What the host lacks a label of stays suspended, with that reason.
         """
-        resumed: dict[UUID, int] = {}
-        hosts = set()
+        return _counted(self.resume_deliveries(self._deliveries(ids)))
+
+    def resume_deliveries(self, deliveries: Sequence[Delivery]) -> dict[Delivery, UUID]:
+        """The same for these deliveries, in one transaction with its record; gives the message of each that is queued.
+
+        Left alone is what somebody dealt with meanwhile, and what our database user may not do this to.
+        """
+        resumed, hosts = {}, set()
         with self._queues.services_held_still() as connection:
-            rows = connection.execute(statement("resume"), {"message": list(ids)}).fetchall()
-        for message, host in rows:
-            resumed[message] = resumed.get(message, 0) + 1
-            hosts.add(host)
-        for host in hosts:
-            self._queues.reset_scan_starts(host)
-        self._queues.notify(hosts)
+            begin_suspended(connection, deliveries=deliveries)
+            rows = connection.execute(host_statement("resume_deliveries", None), _columns(deliveries)).fetchall()
+        for host, sequence, message, target, _ in rows:
+            resumed[Delivery(host, sequence)] = message
+            hosts.add(target)
+        self._wake(hosts)
         return resumed
 
-    def withheld(self, ids: Sequence[UUID]) -> dict[tuple[UUID, str], str]:
-        """Which suspended deliveries, by message and port, cannot be resumed: the host lacks a label. And why."""
-        return {
-            (message, port): reason
-            for message, port, reason in self._database.rows("list_withheld", {"message": list(ids)})
+    def withheld(self, deliveries: Sequence[Delivery]) -> dict[int, str]:
+        """Which suspended deliveries, by their number, cannot be resumed, and why: the host lacks a label, or the
+        application was undeployed.
+        """
+        wanted = {"sequence": [each.sequence for each in deliveries]}
+        return dict(self._database.rows("list_withheld", wanted)) | {
+            sequence: f"application {application!r} is undeployed; deploy it again first"
+            for sequence, application in self._database.rows("list_held_back", wanted)
         }
 
     def terminate(self, ids: Sequence[UUID]) -> dict[UUID, int]:
         """End these for good; gives the number of suspended references of each message."""
-        return dict(self._database.rows("terminate", {"message": list(ids)}))
+        return _counted(self.terminate_deliveries(self._deliveries(ids)))
+
+    def terminate_deliveries(self, deliveries: Sequence[Delivery]) -> dict[Delivery, UUID]:
+        """The same for these deliveries, in one transaction with its record; gives the message of each that ended."""
+        with self._database.connection() as connection:
+            rows = connection.execute(host_statement("terminate_deliveries", None), _columns(deliveries)).fetchall()
+        return {Delivery(host, sequence): message for host, sequence, message, _, _ in rows}
+
+    def edit(self, delivery: Delivery, message: Message, changes: Mapping[str, Any]) -> UUID | None:
+        """Let another message take the place of the one of a suspended delivery, and be delivered to that subscriber.
+
+        One transaction, with its record. Gives the id of the original, which is kept for a while. None, and nothing is
+        done, if somebody has dealt with the delivery, or our database user may not do this.
+        """
+        with self._queues.services_held_still() as connection:
+            columns = store_columns(connection, Batch([[message]]))
+            parameters = {
+                **columns,
+                "message": message.id,
+                "context": columns["context"][0],
+                "at_host": delivery.host_id,
+                "at_sequence": delivery.sequence,
+                "changes": json.dumps(changes),
+            }
+            done = connection.execute(host_statement("edit_delivery", None), parameters).fetchall()
+            if not done:  # fragments of a large body are stored by now
+                raise psycopg.Rollback
+        if not done:
+            return None
+        [(original, host, _)] = done
+        self._wake({host})
+        return UUID(str(original))
+
+    def purge_originals(self, *, age: timedelta, limit: int = 1000) -> int:
+        """Forget originals of edited messages that were edited longer ago than this; gives how many."""
+        rows = self._database.rows("purge_originals", {"age": age, "limit": limit})
+        return int(rows[0][0]) if rows else 0
+
+    def _deliveries(self, ids: Sequence[UUID]) -> list[Delivery]:
+        return [Delivery(*row) for row in self._database.rows("find_suspended", {"message": list(ids)})]
+
+    def _wake(self, hosts: Collection[int]) -> None:
+        for host in hosts:
+            self._queues.reset_scan_starts(host)
+        self._queues.notify(hosts)
 
     def purge(self, *, age: timedelta, limit: int = 1000) -> int:
         """End what has been suspended for longer than this; gives how many references. Nobody does this unasked."""
@@ -89,32 +175,14 @@ class Suspended:
         )
 
 
-def reroute(
-    connection: psycopg.Connection, router: Router, ids: Sequence[UUID], load: Load
-) -> tuple[dict[UUID, bool], Mapping[int, int]]:
-    """Route unrouted messages again, in the caller's connection: whether somebody wants each, and what hosts got.
+def _counted(done: Mapping[Delivery, UUID]) -> dict[UUID, int]:
+    return dict(Counter(done.values()))
 
-    A message that still nobody wants stays as it is. The reference that kept it is replaced in the same transaction.
-    """
-    with connection.transaction():
-        held = connection.execute(statement("lock_unrouted"), {"message": list(ids)}).fetchall()
-        stored = load(connection, [message for _, _, message in held])
-        messages = Batch([[stored[message] for _, _, message in held if message in stored]])
-        decision = decide(router, messages)
-        find_instances(connection, decision, messages, correlation_hashes(router, messages))
-        refuse_second_answers(decision, messages)
-        counts = decision.counts(len(messages))
-        routed = [message for message, count in zip(messages, counts.tolist(), strict=True) if count]
-        if not routed:
-            return {message.id: False for message in messages}, {}
-        decision = decision.only(counts > 0)
-        column = messages.ids[counts > 0]
-        connection.execute(statement("forget_unrouted"), {"message": [message.id for message in routed]})
-        hosts = give(connection, decision, column)
-        more = {message.id: count - 1 for message, count in zip(routed, counts[counts > 0].tolist(), strict=True)}
-        connection.execute(statement("add_references"), {"message": list(more), "delta": list(more.values())})
-        check_epoch(connection, router.epoch)
-    return {message.id: count > 0 for message, count in zip(messages, counts.tolist(), strict=True)}, hosts
+
+def _columns(deliveries: Sequence[Delivery]) -> dict[str, str]:
+    """In their order: two who end the same ones do not wait for each other in turn."""
+    placed = sorted((each.host_id, each.sequence) for each in deliveries)
+    return {"hosts": array_text(host for host, _ in placed), "sequences": array_text(number for _, number in placed)}
 
 
 def _suspended(row: Mapping[str, Any]) -> SuspendedMessage:
@@ -147,6 +215,11 @@ def _suspended(row: Mapping[str, Any]) -> SuspendedMessage:
         host_id=row["host_id"],
         sequence=row["sequence"],
         nearest_misses=report,
+        attempt=row["attempt"],
+        application=row["application"],
+        instance=row["instance_id"],
+        promoted=None if context is None else context.promoted,
+        stored=row["context"] is not None,
     )
 
 

@@ -23,6 +23,8 @@ from crossdock.messagebox.copy import copy_columns
 from crossdock.messagebox.decide import Decision
 from crossdock.messagebox.statement import array_text, statement
 from crossdock.messagebox.store import store, store_columns
+from crossdock.messagebox.track_segment import Origin
+from crossdock.messagebox.track_write import origins_json, track_many
 from crossdock.subscription.router import Int64s
 
 Row = dict[str, Any]
@@ -47,6 +49,7 @@ class Queued:
         """How many references go to the queue of each host, with those of running instances."""
         found = Counter(decision.router.table.host_id[self.rows].tolist())
         found.update(match.host_id for _, match in decision.instances)
+        found.update(begun.host_id for _, begun in decision.activated)
         return found
 
 
@@ -57,6 +60,7 @@ class Writing:
     messages: Batch
     counts: Int64s
     decision: Decision
+    origins: Sequence[Origin] = ()
     queued: Queued = field(init=False)
     exceptions: dict[str, list[Row]] = field(init=False)
 
@@ -69,9 +73,12 @@ class Writing:
 
 def write_many(connection: psycopg.Connection, writing: Writing) -> None:
     """By COPY."""
+    first = connection.execute(statement("read_last_reference")).fetchone()
+    assert first is not None
     if writing.messages:
         store(connection, writing.messages, writing.counts)
     _give(connection, writing.decision, writing.queued, writing.messages.ids, writing.exceptions)
+    track_many(connection, writing.decision, writing.messages, writing.origins, writing.exceptions, first[0])
 
 
 def write_few(connection: psycopg.Connection, writing: Writing, *, check: tuple[int, UUID, UUID | None]) -> None:
@@ -89,6 +96,7 @@ def write_few(connection: psycopg.Connection, writing: Writing, *, check: tuple[
         "lock": lock,
         "epoch": epoch,
         "location_epoch": location_epoch,
+        "origins": origins_json(writing.origins),
     }
     connection.execute(statement("publish_few"), parameters)
 
@@ -133,8 +141,28 @@ def exceptions(
     stopped = zip(decision.positions[~started].tolist(), decision.subscriptions[~started].tolist(), strict=True)
     return {
         "queued": [
-            {"message_id": id_of(position), "subscription_id": match.subscription_id, "hash": match.hash}
+            {
+                "message_id": id_of(position),
+                "subscription_id": match.subscription_id,
+                "hash": match.hash,
+                "instance_id": match.instance_id,
+            }
             for position, match in decision.instances
+        ],
+        "activated": [
+            {"message_id": id_of(position), "subscription_id": begun.subscription_id, "instance_id": begun.id}
+            for position, begun in decision.activated
+        ],
+        "initialized": [
+            {
+                "instance_id": begun.id,
+                "subscription_id": begun.subscription_id,
+                "correlation_id": correlation,
+                "hash": hash_,
+                "value": value,
+            }
+            for begun in {begun.id: begun for _, begun in decision.activated}.values()
+            for correlation, hash_, value in begun.waits
         ],
         "suspended": [],
         "stopped": [_stopped(decision, id_of(position), number) for position, number in stopped],

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
-from crossdock.component import load_callable
+from crossdock.component import load_function
 from crossdock.errors import ApplicationError
 from crossdock.pipeline.custom import Checks, CustomComponent, CustomDecoder
 from crossdock.pipeline.decode import LIMIT_BYTES, gunzip, to_utf8
@@ -45,7 +45,7 @@ def receive_pipeline(definition: PipelineDefinition, *, unpacked_limit: int = LI
         bool(definition.decode or definition.charset),
         {schema.type: _validator(schema) for schema in definition.schemas if schema.validate_with and not schema.body},
         [
-            CustomComponent(name, load_callable(name, definition.code), _checks(definition))
+            CustomComponent(name, load_function(name, definition.code), _checks(definition))
             for name in definition.components
         ],
         {each.source: document_map(definition, each) for each in definition.maps},
@@ -61,7 +61,7 @@ def _decoders(definition: PipelineDefinition, unpacked_limit: int) -> list[Decod
     decoders: list[Decoder] = [
         partial(gunzip, limit=unpacked_limit)
         if name == "gzip"
-        else CustomDecoder(name, load_callable(name, definition.code))
+        else CustomDecoder(name, load_function(name, definition.code))
         for name in definition.decode
     ]
     if definition.charset is not None:
@@ -97,7 +97,7 @@ def _disassembler(definition: PipelineDefinition, kind: str, schemas: Sequence[S
         case "passthrough":
             return PassThrough()
         case _:
-            return CustomDisassembler(kind, load_callable(kind, definition.code), _checks(definition))
+            return CustomDisassembler(kind, load_function(kind, definition.code), _checks(definition))
 
 
 def _promoter(
@@ -145,7 +145,7 @@ def _validator(schema: SchemaDefinition) -> Validator:
 def document_map(definition: PipelineDefinition, each: MapDefinition) -> tuple[Transform, Disassembler]:
     """How documents are turned, and what gives the result its type and its properties."""
     if each.function is not None:
-        transform = function_map(each.function, load_callable(each.function, definition.code))
+        transform = function_map(each.function, load_function(each.function, definition.code))
     else:
         transform = xslt_map(each.xslt)
     target = next((schema for schema in definition.targets if schema.type == each.target), None)

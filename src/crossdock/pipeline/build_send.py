@@ -6,7 +6,7 @@ from functools import partial
 from itertools import pairwise
 from typing import assert_never
 
-from crossdock.component import load_callable
+from crossdock.component import load_function
 from crossdock.errors import ApplicationError, DocumentError
 from crossdock.pipeline.assemble import Assembler, FlatAssembler, XmlAssembler, assemble_json
 from crossdock.pipeline.build import check_charset, document_map
@@ -25,7 +25,7 @@ def send_pipeline(definition: SendPipelineDefinition) -> SendPipeline:
     return SendPipeline(
         _outbound_maps(definition),
         [
-            CustomComponent(name, Step(name, load_callable(name, definition.code)), checks)
+            CustomComponent(name, Step(name, load_function(name, definition.code)), checks)
             for name in definition.components
         ],
         _assembler(definition),
@@ -95,6 +95,6 @@ def _encoders(definition: SendPipelineDefinition) -> list[Encoder]:
         if definition.assemble != "xml":
             encoders.append(partial(from_utf8, charset=definition.charset))
     encoders += [
-        compress if name == "gzip" else Step(name, load_callable(name, definition.code)) for name in definition.encode
+        compress if name == "gzip" else Step(name, load_function(name, definition.code)) for name in definition.encode
     ]
     return encoders

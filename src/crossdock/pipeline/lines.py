@@ -39,7 +39,5 @@ def check_lines(content: bytes) -> bytes:
     return content
 
 
-def too_many() -> DocumentError:
-    return DocumentError(
-        f"the file holds more than {MESSAGES_LIMIT:,} messages, and can only be read whole; send it in parts"
-    )
+def too_many(most: int = MESSAGES_LIMIT) -> DocumentError:
+    return DocumentError(f"the file holds more than {most:,} messages, and can only be read whole; send it in parts")

@@ -36,12 +36,16 @@ class Disassembler(Protocol):
         """The documents in a source; of a `piece`, which was found in one before, just that one."""
 
 
-@runtime_checkable
-class RunDisassembler(Protocol):
-    """Can take some files apart all at once, which takes half the time."""
+Together = Callable[[bytes, int | None], DocumentColumns | None]
 
-    def together(self, content: bytes, start: int | None = None) -> DocumentColumns | None:
-        """What `disassemble` gives, or the reader of lines for those from `start` on; None if they have to look."""
+
+def _together_of(disassembler: object) -> Together | None:
+    """How a disassembler takes files apart all at once, or the lines from a start on, which takes half the time.
+
+    None where it cannot. What it gives is None if one has to look at each document. It is asked for by name: asking
+    for a protocol would take longer than a small file.
+    """
+    return getattr(disassembler, "together", None)
 
 
 @runtime_checkable
@@ -154,20 +158,22 @@ class ReceivePipeline:
             or len(content) > _LITTLE_BYTES
         )
 
-    def execute(self, content: bytes, *, piece: bool = False) -> Sequence[Document]:
-        """The documents in a source; or, of a `piece` that was found in one before, that document again."""
+    def execute(self, content: bytes, *, piece: bool = False, most: int = MESSAGES_LIMIT) -> Sequence[Document]:
+        """The documents in a source, so many at the `most`; or, of a `piece` that was found in one before, it again."""
         try:
             decoded = content
             for decode in () if piece else self.decoders:
                 decoded = decode(decoded)
             if not piece and (run := self._together(decoded)) is not None:
+                if len(run) > most:
+                    raise too_many(most)
                 return run
             found = self.disassembler.disassemble(decoded, piece=piece)
-            documents = list(islice(map(self._finished, found), MESSAGES_LIMIT + 1))
+            documents = list(islice(map(self._finished, found), most + 1))
             if not documents:
                 raise DocumentError("the file holds no message")
-            if len(documents) > MESSAGES_LIMIT:
-                raise too_many()
+            if len(documents) > most:
+                raise too_many(most)
         except (DocumentError, PromotionError) as error:
             return [Document(content, piece=piece).failed(error)]
         failed = next((document for document in documents if document.error is not None), None)
@@ -179,9 +185,10 @@ class ReceivePipeline:
         return [Document(content, error=reason, piece=piece, code=failed.code)]
 
     def _together(self, content: bytes, start: int | None = None) -> DocumentColumns | None:
-        if self._has_stages or not isinstance(self.disassembler, RunDisassembler):
+        if self._has_stages:
             return None
-        return self.disassembler.together(content, start)
+        together = _together_of(self.disassembler)
+        return None if together is None else together(content, start)
 
     @property
     def _has_stages(self) -> bool:

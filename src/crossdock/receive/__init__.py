@@ -1,2 +1,2 @@
-"""Receive ports and locations: `location.py` turns a source into a publication, `ranges.py` cuts
+"""Receive ports and locations: `location.py` reads a source, `messages.py` makes its messages, `ranges.py` cuts
 large ones, `intake.py` keeps the ledger."""

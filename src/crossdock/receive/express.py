@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Protocol
@@ -15,9 +16,11 @@ from crossdock.errors import ApplicationError, CrossdockError, DocumentError, Gi
 from crossdock.message.message import Message, MessageId
 from crossdock.message.property import Value
 from crossdock.message.publication import Publication
+from crossdock.message.trace import trace_of, with_trace
 from crossdock.pipeline.send import SendPipeline
 from crossdock.receive.location import ReceiveLocation
 from crossdock.receive.threads import PipelineThreads
+from crossdock.tracing import Span, Tracer
 
 _NOTHING: Mapping[str, Value] = MappingProxyType({})
 
@@ -53,6 +56,7 @@ class PushedReceiver:
         responder: Responder,
         ids: Callable[[], MessageId],
         threads: PipelineThreads,
+        tracer: Tracer | None = None,
     ) -> None:
         self._location = location
         self._response = response
@@ -60,6 +64,7 @@ class PushedReceiver:
         self._responder = responder
         self._ids = ids
         self._threads = threads
+        self._tracer = tracer or Tracer()
 
     @property
     def two_way(self) -> bool:
@@ -68,14 +73,21 @@ class PushedReceiver:
     async def publish(
         self, body: bytes, properties: Mapping[str, Value] = _NOTHING, *, maximum_messages: int = MAXIMUM_MESSAGES
     ) -> Taken:
-        publication = await self._received(body, properties, maximum_messages)
-        await self._publish(publication)
+        with self._tracer.span("receive", self._location.definition.name, trace_of(properties)) as received:
+            publication = await self._received(body, properties, maximum_messages)
+            with self._publishing(received) as span:
+                publication = _traced(publication, span)
+                await self._publish(publication)
         messages = tuple(message.id for message in publication.messages)
         return Taken(messages, tuple(failure.message.id for failure in publication.failures))
 
     async def request(self, body: bytes, properties: Mapping[str, Value] = _NOTHING, *, timeout: float) -> Response:
         if not self.two_way:
             raise ApplicationError(f"receive port {self._location.definition.port!r} is not two-way")
+        with self._tracer.span("receive", self._location.definition.name, trace_of(properties)) as received:
+            return await self._asked(body, properties, timeout, received)
+
+    async def _asked(self, body: bytes, properties: Mapping[str, Value], timeout: float, received: Span) -> Response:
         publication = await self._received(body, properties, MAXIMUM_MESSAGES)
         if len(publication.messages) + len(publication.failures) > 1:
             raise DocumentError("a request is one message, and there is more than one in it")
@@ -84,7 +96,13 @@ class PushedReceiver:
             await self._publish(publication)  # for whoever looks after failures, who does not answer
             raise DocumentError(_of_body(str(message.context.get("ErrorReport.Description"))))
         service = response_service(self._location.definition.port)
-        return await self._usable(await self._responder.request(_request(publication), service, timeout=timeout))
+        with self._publishing(received) as span:
+            request = _traced(_request(publication), span)
+            claimed = await self._responder.request(request, service, timeout=timeout)
+        return await self._usable(claimed)
+
+    def _publishing(self, received: Span) -> AbstractContextManager[Span]:
+        return self._tracer.span("publish", self._location.definition.name, received.trace)
 
     async def _received(self, body: bytes, properties: Mapping[str, Value], most: int) -> Publication:
         publication = await self._threads.run(lambda: self._location.pushed(body, properties, self._ids, most=most))
@@ -119,6 +137,15 @@ def _request(publication: Publication) -> Publication:
     [message] = publication.messages
     marked = Message(message.id, message.context.write("BTS.IsRequestResponse", True), message.parts)
     return replace(publication, messages=(marked,))
+
+
+def _traced(publication: Publication, span: Span) -> Publication:
+    """Whoever is given the messages comes after the span."""
+    trace = span.trace
+    if trace is None or all(trace_of(each.context) == trace for each in publication.messages):
+        return publication
+    messages = [Message(each.id, with_trace(each.context, trace), each.parts) for each in publication.messages]
+    return replace(publication, messages=tuple(messages))
 
 
 def _of_body(reason: str) -> str:

@@ -162,7 +162,8 @@ class Intake:
                 logger.warning("Receive location %r waits: %s", location.definition.name, _described(location, error))
             self._failing.setdefault(location.id, _BackOff()).again(self.clock())
             return 0
-        self._failing.pop(location.id, None)
+        if self._failing.pop(location.id, None) is not None:
+            logger.warning("Receive location %r can be listed again", location.definition.name)
         self.incomplete += incomplete
         self._held |= dict.fromkeys(((location.definition.name, name) for name in held), self.clock())
         for start in range(0, len(new), _ITEMS_PER_TRANSACTION):

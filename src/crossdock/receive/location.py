@@ -23,35 +23,30 @@ from crossdock.errors import (
     TerminalError,
     TooManyMessagesError,
     TransientError,
-    brief,
 )
 from crossdock.foreign import FOREIGN_CODE
-from crossdock.message.columns import BODY, message_ids
-from crossdock.message.context import Context
-from crossdock.message.message import POSITIONS, Message, MessageId, Part, message_id
+from crossdock.message.context import members
+from crossdock.message.message import POSITIONS, Message, MessageId
 from crossdock.message.property import Value
-from crossdock.message.publication import Cause, Express, Failure, FromSource, InPlaceOf, Publication
+from crossdock.message.publication import Express, FromSource, InPlaceOf, Publication
 from crossdock.pipeline.build import receive_pipeline
 from crossdock.pipeline.decode import LIMIT_BYTES
 from crossdock.pipeline.definition import PipelineDefinition, SendPipelineDefinition
 from crossdock.pipeline.document import Document, DocumentColumns
+from crossdock.pipeline.limits import bounded, too_much
 from crossdock.pipeline.receive import Lines, ReceivePipeline, unexpected
-from crossdock.receive.columns import message_columns
 from crossdock.receive.item import IntakeItem
-from crossdock.receive.limits import bounded, context_problem, too_much
+from crossdock.receive.messages import LocationMessages, is_disassembled
 from crossdock.receive.nothing import NothingToRead
-from crossdock.receive.ranges import RANGE_MESSAGES, SIZE_LIMIT_BYTES, Cutter, first_position, kept_back
+from crossdock.receive.ranges import DEFAULT_RANGE_LIMITS, SIZE_LIMIT_BYTES, Cutter, first_position, kept_back
 from crossdock.receive.time_limit import TIME_LIMIT_SECONDS, time_limit
 
 logger = logging.getLogger(__name__)
 
 _HEAD_BYTES = 1024 * 1024
-# For fewer it takes longer to make columns than to make each message by itself.
-_FEWEST_IN_COLUMNS = 5
+# What a request itself gives to each of its messages, such as its query.
+_REPEATED_BYTES = 16 * 1024 * 1024
 _WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
-_STAGE, _DISASSEMBLED = "Crossdock.Stage", "disassembled"
-_DESCRIPTION = "ErrorReport.Description"
-_LONGEST_TYPE = 1_000  # of a failed message: the root of any document may be its type
 
 
 class LocationDefinition(BaseModel):
@@ -95,8 +90,7 @@ class ReceiveLocation:
     adapter: ReceiveAdapter
     pipeline: ReceivePipeline
     address: str
-    transport: str
-    labels: frozenset[str]
+    messages: LocationMessages
     time_limit: float = TIME_LIMIT_SECONDS
     listener: PushedReceiveAdapter | None = None
 
@@ -110,15 +104,23 @@ class ReceiveLocation:
         transport = transport_of(kind, code)
         said = getattr(made, "maximum_size", None)
         unpacked_limit = min(LIMIT_BYTES, said) if isinstance(said, int) else LIMIT_BYTES
+        address = transport.printable(definition.address)
         return cls(
             id_,
             host_id,
             definition,
             NothingToRead() if is_pushed(made) else cast(ReceiveAdapter, made),
             receive_pipeline(definition.pipeline, unpacked_limit=unpacked_limit),
-            transport.printable(definition.address),
-            transport.type,
-            frozenset(definition.labels),
+            address,
+            LocationMessages(
+                host_id,
+                definition.port,
+                definition.name,
+                address,
+                transport.type,
+                frozenset(definition.labels),
+                definition.route_failures,
+            ),
             time_limit,
             made if is_pushed(made) else None,
         )
@@ -149,14 +151,16 @@ class ReceiveLocation:
         item: IntakeItem,
         start: int,
         received: int,
-        messages: int = RANGE_MESSAGES,
+        messages: int = DEFAULT_RANGE_LIMITS.range_messages,
         *,
+        range_bytes: int = DEFAULT_RANGE_LIMITS.range_bytes,
         unread: TerminalError | None = None,
     ) -> Iterator[Range] | None:
         """A large source range by range, from `start` on, before which so many messages were received.
 
-        No range has more than so many `messages`. None if it has to be read whole. Ends early if the source vanishes or
-        changes. If `unread` is given no line goes through the pipeline: each is kept back with it.
+        No range has more than so many `messages`; it has at most `range_bytes`, or one line. None if it has to be read
+        whole. Ends early if the source vanishes or changes. If `unread` is given no line goes through the pipeline:
+        each is kept back with it.
         """
         if not isinstance(self.adapter, RangedReceiveAdapter):
             return None
@@ -167,7 +171,7 @@ class ReceiveLocation:
             read = self.pipeline.by_lines(head)
         except (DocumentError, PromotionError):
             return None
-        cutter = Cutter(self.adapter, item, start)
+        cutter = Cutter(self.adapter, item, start, range_bytes)
         if read is None or not cutter.skip_blank() or (received == 0 and cutter.place == item.size):
             return None
         if unread is not None:
@@ -222,7 +226,9 @@ class ReceiveLocation:
                 f"{self.name_of(item.identity)} has more messages than ids can tell apart; {received:,} are published"
             )
         cause = FromSource(item.sequence, self.id, item.random_bits, start, end, last)
-        return self._publication(item, documents, cause, first=first, received=received)
+        return self.messages.of_source(
+            item, self.name_of(item.identity), documents, cause, first=first, received=received
+        )
 
     def failed_range(self, item: IntakeItem, range_: Range, error: TerminalError) -> Publication:
         """A range that nothing can be done with: every line is kept back."""
@@ -231,8 +237,8 @@ class ReceiveLocation:
 
     def publication(self, item: IntakeItem, content: bytes) -> Publication:
         """What the content of a source becomes."""
-        documents = self._execute(self.name_of(item.identity), content)
-        return self._standard(self._publication(item, documents, self._whole(item)))
+        source = self.name_of(item.identity)
+        return self._standard(self._made_whole(item, source, self._execute(source, content)))
 
     def _standard(self, made: Publication) -> Publication:
         """Of one message there is nothing to hold together: if nobody wants it, it is unrouted like any other."""
@@ -240,10 +246,12 @@ class ReceiveLocation:
 
     def failed(self, item: IntakeItem, content: bytes, error: TerminalError) -> Publication:
         """A source that nothing can be done with: all of it is kept back."""
-        return self._publication(item, [Document(content, piece=False).failed(error)], self._whole(item))
+        kept = [Document(content, piece=False).failed(error)]
+        return self._made_whole(item, self.name_of(item.identity), kept)
 
-    def _whole(self, item: IntakeItem) -> FromSource:
-        return FromSource(item.sequence, self.id, item.random_bits)
+    def _made_whole(self, item: IntakeItem, source: str, documents: Sequence[Document]) -> Publication:
+        cause = FromSource(item.sequence, self.id, item.random_bits)
+        return self.messages.of_source(item, source, documents, cause)
 
     def again(self, host_id: int, suspended: Message, sequence: int, ids: Callable[[], MessageId]) -> Publication:
         """What a suspended document becomes when it goes through the pipeline once more.
@@ -251,10 +259,9 @@ class ReceiveLocation:
         From the start if it is a whole source; a piece of one is already decoded and taken apart.
         """
         source = str(suspended.context.get("FILE.ReceivedFileName") or suspended.id)
-        piece = suspended.context.get(_STAGE) == _DISASSEMBLED
-        documents = self._execute(source, suspended.body, piece=piece)
+        documents = self._execute(source, suspended.body, piece=is_disassembled(suspended))
         cause = InPlaceOf(host_id, sequence, self.id)
-        return self._standard(self._numbered(host_id, source, documents, ids, cause))
+        return self._standard(self.messages.numbered(host_id, source, documents, ids, cause))
 
     def pushed(
         self,
@@ -266,30 +273,19 @@ class ReceiveLocation:
     ) -> Publication:
         """What becomes of bytes that somebody pushes to us, with these properties written to every message.
 
-        TooManyMessagesError: there are more than `most` messages in them.
+        TooManyMessagesError: there are more than `most` messages in them, or too many for properties of that size.
         """
         documents = self._execute(self.address, content)
         if most is not None and len(documents) > most:
             raise TooManyMessagesError(f"there are {len(documents):,} messages in it, and {most:,} is the most")
+        repeated = len(members(dict(properties)))
+        if len(documents) * repeated > _REPEATED_BYTES:
+            raise TooManyMessagesError(
+                f"each of its {len(documents):,} messages would keep {repeated:,} bytes of its request's properties, "
+                f"and {_REPEATED_BYTES:,} bytes together is the most"
+            )
         written = [document.changed(written={**document.written, **properties}) for document in documents]
-        return self._numbered(self.host_id, None, written, ids, Express(self.id))
-
-    def _numbered(
-        self,
-        host_id: int,
-        source: str | None,
-        documents: Sequence[Document],
-        ids: Callable[[], MessageId],
-        cause: Cause,
-    ) -> Publication:
-        """What is published without a source in the ledger."""
-        numbers = [ids() for _ in documents]
-        shared = self._shared(str(numbers[0]), source)
-        made = [
-            self._fitting(id_, shared, n, document, last=n == len(numbers) - 1)
-            for n, (id_, document) in enumerate(zip(numbers, documents, strict=True))
-        ]
-        return self._sorted(host_id, made, cause)
+        return self.messages.numbered(self.host_id, None, written, ids, Express(self.id))
 
     def _execute(self, source: str, content: bytes, *, piece: bool = False) -> Sequence[Document]:
         """Whatever a pipeline raises, the bytes are kept."""
@@ -314,111 +310,6 @@ class ReceiveLocation:
             return SlowPipelineError(f"the pipeline took more than {self.time_limit:g} seconds")
         logger.error("Receive location %r fails on %s", self.definition.name, source, exc_info=error)
         return unexpected(error)
-
-    def _publication(
-        self,
-        item: IntakeItem,
-        documents: Sequence[Document],
-        cause: FromSource,
-        *,
-        first: int = 0,
-        received: int = 0,
-    ) -> Publication:
-        """Documents of a source in the ledger: their ids go from `first` on, their numbers from what was `received`."""
-        bits = item.random_bits
-        shared = self._shared(str(message_id(bits, item.sequence, 0)), self.name_of(item.identity))
-        end = len(documents) - 1 if cause.last else -1
-        good = _without_error(documents)
-        columns = None
-        together = len(good) == len(documents) or not self.definition.route_failures
-        if len(good) >= _FEWEST_IN_COLUMNS and together:
-            ids = message_ids(bits, item.sequence, [first + n for n in good])
-            chosen = documents if len(good) == len(documents) else [documents[n] for n in good]
-            columns = message_columns(shared, ids, good, chosen, before=received, end=end)
-        if columns is not None and len(good) == len(documents):
-            return Publication(self.host_id, columns, cause=cause)
-        apart = [n for n, document in enumerate(documents) if columns is None or document.error is not None]
-        numbered, alone = partial(message_id, bits, item.sequence), len(documents) == 1
-        messages = [
-            self._fitting(numbered(first + n), shared, received + n, documents[n], last=n == end, alone=alone)
-            for n in apart
-        ]
-        made = self._sorted(self.host_id, messages, cause)
-        return made if columns is None else replace(made, messages=columns)
-
-    def _shared(self, interchange: str, source: str | None) -> Context:
-        """What the contexts of all messages of a source have in common."""
-        promoted: dict[str, Value] = {
-            "BTS.ReceivePortName": self.definition.port,
-            "BTS.InboundTransportLocation": self.address,
-            "BTS.InboundTransportType": self.transport,
-        }
-        written: dict[str, Value] = {
-            "BTS.ReceiveLocationName": self.definition.name,
-            "BTS.InterchangeID": interchange,
-        }
-        if source is not None:
-            written["FILE.ReceivedFileName"] = source
-        return Context(promoted, written, self.labels)
-
-    def _fitting(
-        self, id_: MessageId, shared: Context, position: int, document: Document, *, last: bool, alone: bool = False
-    ) -> tuple[Message, Document]:
-        """The message of a document that has failed if its context is too large; `alone`, it is found when stored."""
-        message = self._message(id_, shared, position, document, last=last)
-        problem = None if alone else context_problem(message.context)
-        if problem is None:
-            return message, document
-        failed = document.failed(problem)
-        return self._message(id_, shared, position, failed, last=last), failed
-
-    def _message(self, id_: MessageId, shared: Context, position: int, document: Document, *, last: bool) -> Message:
-        promoted: dict[str, Value] = {
-            **shared.promoted,
-            "BTS.InterchangeSequenceNumber": position + 1,
-            "BTS.LastInterchangeMessage": last,
-            **document.promoted,
-        }
-        written: dict[str, Value] = {**document.written, **shared.written, "BTS.MessageID": str(id_)}
-        if document.error is not None:
-            if document.type is not None and len(document.type) <= _LONGEST_TYPE:
-                written["BTS.MessageType"] = document.type
-            if document.piece:
-                written[_STAGE] = _DISASSEMBLED
-            if self.definition.route_failures:
-                written = {**promoted, **written, _DESCRIPTION: brief(document.error)}
-                promoted = self._error_report(document)
-        return Message(id_, Context(promoted, written, self.labels), (Part(BODY, document.body),))
-
-    def _error_report(self, document: Document) -> dict[str, Value]:
-        """What is promoted from a failed message that is routed: only that it failed, and where."""
-        report: dict[str, Value] = {
-            "ErrorReport.ErrorType": "FailedMessage",
-            "ErrorReport.FailureCode": "receive",
-            "ErrorReport.FailureCategory": 0,
-            "ErrorReport.ReceivePortName": self.definition.port,
-            "ErrorReport.InboundTransportLocation": self.address,
-        }
-        if document.type is None or len(document.type) > _LONGEST_TYPE:
-            return report
-        return {**report, "ErrorReport.MessageType": document.type}
-
-    def _sorted(self, host_id: int, made: Sequence[tuple[Message, Document]], cause: Cause) -> Publication:
-        """The good ones apart from those that failed; a failure that is routed is a message like any other."""
-        good: list[Message] = []
-        failed: list[Failure] = []
-        for message, document in made:
-            if document.error is None or self.definition.route_failures:
-                good.append(message)
-            else:
-                failed.append(Failure(message, document.error, document.code))
-        return Publication(host_id, tuple(good), tuple(failed), cause)
-
-
-def _without_error(documents: Sequence[Document]) -> Sequence[int]:
-    if isinstance(documents, DocumentColumns):
-        return range(len(documents))
-    return [n for n, document in enumerate(documents) if document.error is None]
 
 
 def locations_at_work(

@@ -18,10 +18,6 @@ from crossdock.pipeline.document import Document
 from crossdock.pipeline.lines import lines_of
 from crossdock.receive.item import IntakeItem
 
-# A source that is larger, or holds more messages, is read range by range if it is one of lines.
-LARGE_BYTES = 32 * 1024 * 1024
-RANGE_BYTES = 16 * 1024 * 1024
-RANGE_MESSAGES = 50_000
 SIZE_LIMIT_BYTES = 256 * 1024 * 1024
 # An id has 36 bits for the position of a message in its source: one half for places in bytes, the other for counting.
 _PLACES = 2**35
@@ -31,6 +27,18 @@ _NOT_BLANK = re.compile(rb"[^ \t\r\n]")
 _LINE_END = 10
 
 
+@dataclass(frozen=True, slots=True)
+class RangeLimits:
+    """A source that is large, or holds more messages than a range, is read range by range if it is one of lines."""
+
+    large_bytes: int = 32 * 1024 * 1024
+    range_bytes: int = 16 * 1024 * 1024
+    range_messages: int = 50_000
+
+
+DEFAULT_RANGE_LIMITS = RangeLimits()
+
+
 @dataclass(slots=True)
 class Cutter:
     """Goes through a source from `begin` on, and has a bounded part of it in memory."""
@@ -38,6 +46,7 @@ class Cutter:
     adapter: RangedReceiveAdapter
     item: IntakeItem
     begin: int
+    range_bytes: int
     _buffer: bytes = field(default=b"", repr=False)
     _offset: int = 0
 
@@ -62,7 +71,7 @@ class Cutter:
 
     def cut(self, messages: int) -> bytes | None:
         """Whole lines: about as many bytes as a range should have, at most so many messages. None if it vanished."""
-        if len(self._buffer) - self._offset < RANGE_BYTES and not self._has_all() and not self._read_on():
+        if len(self._buffer) - self._offset < self.range_bytes and not self._has_all() and not self._read_on():
             return None
         while (end := self._end()) is None:
             if not self._read_on():
@@ -81,7 +90,7 @@ class Cutter:
 
     def _end(self) -> int | None:
         """Where a range should end in the buffer; None if the line under way is not all there."""
-        limit = self._offset + RANGE_BYTES
+        limit = self._offset + self.range_bytes
         if self._has_all() and limit >= len(self._buffer):
             return len(self._buffer)
         end = self._buffer.rfind(b"\n", self._offset, limit) + 1 or self._buffer.find(b"\n", self._offset) + 1
@@ -96,7 +105,8 @@ class Cutter:
             name = source_name(self.adapter, self.item.identity)
             raise TransientError(f"{name} has a line of more than {SIZE_LIMIT_BYTES:,} bytes at byte {self.place + 1}")
         self._let_go()
-        length = RANGE_BYTES - len(self._buffer) if len(self._buffer) < RANGE_BYTES else RANGE_BYTES
+        missing = self.range_bytes - len(self._buffer)
+        length = missing if missing > 0 else self.range_bytes
         more = called(self.adapter.read_range, self.item.identity, self.begin + len(self._buffer), length)
         self._buffer += more or b""
         return bool(more)
@@ -114,10 +124,10 @@ def first_position(start: int, received: int) -> int:
     return start if start < _PLACES else _PLACES + _MESSAGES_AT_MOST + received
 
 
-def has_many_lines(content: bytes) -> bool:
-    """Whether so many messages may be in it that they are too many for one range."""
+def has_more_lines(content: bytes, lines: int) -> bool:
+    """Whether there may be more messages in it than so many."""
     # Two bytes at least for each, so that small files are quick.
-    return len(content) >= 2 * RANGE_MESSAGES and _after_lines(content, 0, len(content), RANGE_MESSAGES) < len(content)
+    return len(content) >= 2 * lines and _after_lines(content, 0, len(content), lines) < len(content)
 
 
 def kept_back(content: bytes, _: int, *, error: TerminalError) -> Iterator[Document]:

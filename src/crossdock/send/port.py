@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -27,12 +28,13 @@ from crossdock.pipeline.definition import PipelineDefinition, SendPipelineDefini
 from crossdock.pipeline.receive import ReceivePipeline
 from crossdock.pipeline.send import SendPipeline
 from crossdock.send.dynamic import Transports, chosen, destination, made_adapter
-from crossdock.send.report import error_report, is_report
+from crossdock.send.report import awaiting_orchestration, error_report, is_report
 from crossdock.send.response import responses
 from crossdock.send.window import ServiceWindow
 
 RETRY_COUNT = 3
 RETRY_INTERVAL = timedelta(minutes=5)
+_SAY_AGAIN_SECONDS = 60.0
 
 logger = logging.getLogger(__name__)
 
@@ -70,6 +72,7 @@ class SendPort:
     adapter: SendAdapter | None = None
     _transports: Transports = field(default_factory=Transports)
     _making: Lock = field(default_factory=Lock)
+    _said: dict[str, float] = field(default_factory=dict)  # when a traceback was logged, by the kind of the error
 
     @classmethod
     def from_definition(cls, stored: Mapping[str, Any], new_id: Callable[[], MessageId]) -> SendPort:
@@ -179,9 +182,15 @@ class SendPort:
             return [outcome for message in messages for outcome in self._send_batch([message])]
 
     def _unexpected(self, error: Exception) -> UnexpectedError:
-        """A bug is a failure like another: it stops a line that is to stop, and is routed where failures are."""
-        trace = self._without_secrets("".join(format_exception(error)))
-        logger.error("Send port %r failed in an unexpected way\n%s", self.definition.name, trace)
+        """A bug is a failure like another: it stops a line that is to stop, and is routed where failures are.
+
+        Its traceback is logged once a minute for each kind of error, however many messages meet it.
+        """
+        now, kind = time.monotonic(), type(error).__qualname__
+        if now - self._said.get(kind, -_SAY_AGAIN_SECONDS) >= _SAY_AGAIN_SECONDS:
+            self._said[kind] = now
+            trace = self._without_secrets("".join(format_exception(error)))
+            logger.error("Send port %r failed in an unexpected way\n%s", self.definition.name, trace)
         return UnexpectedError(f"unexpected {described(error)}")
 
     def _closed(self, now: Clock) -> Postpone | None:
@@ -232,7 +241,8 @@ class SendPort:
     def _report(self, message: Message, reason: str) -> Message | None:
         """None if failures are not routed, or cannot be for want of the MessageBox: then the message is suspended."""
         # A report that fails is not reported: it might come back for ever.
-        if not self.definition.route_failures or is_report(message):
+        wanted = self.definition.route_failures or awaiting_orchestration(message) is not None
+        if not wanted or is_report(message):
             return None
         try:
             id_ = self.new_id()

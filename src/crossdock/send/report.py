@@ -7,6 +7,7 @@ from crossdock.message.context import Context
 from crossdock.message.message import Message, MessageId
 from crossdock.message.property import Value
 
+TOKEN = "BTS.EpmRRCorrelationToken"  # noqa: S105 - the name of a property
 _TYPE = "ErrorReport.ErrorType"
 
 
@@ -15,8 +16,17 @@ def is_report(message: Message) -> bool:
     return _TYPE in message.context.promoted
 
 
+def awaiting_orchestration(message: Message) -> str | None:
+    """The token of a request whose sender, an orchestration, has to hear if it fails; None if it is none."""
+    token = message.context.written.get(TOKEN)
+    return token if isinstance(token, str) and token.startswith("Request:") else None
+
+
 def error_report(id_: MessageId, failed: Message, port: str, address: str | None, reason: str) -> Message:
-    """The same content; only that it failed, and where, is promoted. The rest is demoted."""
+    """The same content; only that it failed, and where, is promoted. The rest is demoted.
+
+    Where an orchestration waits for the answer it is promoted too by what that finds back.
+    """
     promoted: dict[str, Value] = {
         _TYPE: "FailedMessage",
         "ErrorReport.FailureCode": "send",
@@ -35,4 +45,6 @@ def error_report(id_: MessageId, failed: Message, port: str, address: str | None
         "ErrorReport.FailureMessageID": str(failed.id),
         "BTS.MessageID": str(id_),
     }
+    if (token := awaiting_orchestration(failed)) is not None:
+        promoted[TOKEN] = written.pop(TOKEN, token)
     return Message(id_, Context(promoted, written, failed.context.labels), failed.parts)

@@ -47,15 +47,15 @@ class Matcher:
             return False
         if operator is Operator.EXISTS:
             return True
-        value = self._fold(actual)
+        value = self.fold(actual)
         if operator is Operator.IN:
-            return any(value == self._fold(each) for each in _values(constant))
+            return any(value == self.fold(each) for each in _values(constant))
         if operator in (Operator.PREFIX, Operator.NOT_PREFIX):
             prefix = fold_prefix(str(constant), case_sensitive=self.case_sensitive)
             return bool(value.startswith(prefix)) is (operator is Operator.PREFIX)
-        return _compare(operator, value, self._fold(constant))
+        return _compare(operator, value, self.fold(constant))
 
-    def _fold(self, value: Any) -> Any:
+    def fold(self, value: Any) -> Any:
         return fold(value, case_sensitive=self.case_sensitive)
 
 

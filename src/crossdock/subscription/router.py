@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 from uuid import UUID
 
 import numpy as np
@@ -15,6 +15,8 @@ import pyarrow as pa
 from crossdock.message.property import PropertyRegistry, Value
 from crossdock.subscription.index.encode import ARROW_TYPES
 from crossdock.subscription.index.index import SubscriptionIndex
+from crossdock.subscription.match import Matcher
+from crossdock.subscription.predicate import Filter
 
 Int64s = npt.NDArray[np.int64]
 
@@ -31,7 +33,8 @@ class Subscription:
     """On behalf of a service; its host's queue gets the reference, or the suspended queue if it is stopped.
 
     `subqueue` is 0 for the queue that all instances of the host share, else the service whose order is kept. `labels`
-    are those of the host. `address` is the id by which messages name the port, or the group that it is in.
+    are those of the host. `address` is the id by which messages name the port, or the group that it is in. `receives`
+    are those of an orchestration as they are stored.
     """
 
     id: int
@@ -44,6 +47,7 @@ class Subscription:
     two_way: bool = False
     labels: frozenset[str] = frozenset()
     address: str = ""
+    receives: Sequence[Mapping[str, Any]] = ()
 
 
 class Epoch(NamedTuple):
@@ -51,6 +55,55 @@ class Epoch(NamedTuple):
 
     number: int
     token: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class CorrelationSet:
+    """By the values of these properties instances wait; for messages of these types, or of any.
+
+    One of an orchestration has a name, and belongs to its service.
+    """
+
+    properties: tuple[str, ...]
+    types: frozenset[str] | None = None
+    service_id: int | None = None
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ActivatingReceive:
+    """What begins an instance of an orchestration: a message of this type, by this filter if there is one.
+
+    The correlations that it initializes are named. In a convoy a message joins the instance that has its values.
+    """
+
+    type: str
+    filter: Filter | None = None
+    initializes: tuple[str, ...] = ()
+    convoy: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Tracking:
+    """What is tracked: the application and the level of each location, and services with another level than events.
+
+    `names` are those of the locations. The values of `personal` properties are kept apart.
+    """
+
+    locations: Mapping[int, tuple[str, str]] = field(default_factory=dict)
+    names: Mapping[str, int] = field(default_factory=dict)
+    services: Mapping[int, str] = field(default_factory=dict)
+    personal: frozenset[str] = frozenset()
+
+
+def receive_of(receives: Sequence[ActivatingReceive], promoted: Mapping[str, Value], *, case_sensitive: bool) -> int:
+    """By which of these a message begins an instance: the first that matches; the first of all if it is addressed."""
+    matcher = Matcher(case_sensitive)
+    type_ = matcher.fold(promoted.get("BTS.MessageType"))
+    for number, each in enumerate(receives):
+        if type_ == matcher.fold(each.type) and (each.filter is None or matcher.matches(each.filter, promoted)):
+            return number
+    return next((number for number, each in enumerate(receives) if type_ == matcher.fold(each.type)), 0)
 
 
 @dataclass(frozen=True)
@@ -61,8 +114,10 @@ class Router:
     subscriptions: Mapping[int, Subscription]
     index: SubscriptionIndex
     types: PropertyRegistry
-    correlations: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    correlations: Mapping[int, CorrelationSet] = field(default_factory=dict)
     case_sensitive: bool = False
+    receives: Mapping[int, Sequence[ActivatingReceive]] = field(default_factory=dict)  # by subscription
+    tracking: Tracking = Tracking()
 
     def route(self, promoted: Mapping[str, Value]) -> list[Subscription]:
         """For one message, in the order of the subscriptions' ids."""
@@ -82,6 +137,40 @@ class Router:
         pairs = np.array(found, np.int64).reshape(-1, 2)
         return pairs[:, 0], pairs[:, 1]
 
+    def correlation(self, properties: Sequence[str]) -> int | None:
+        """The correlation by these properties that is no orchestration's; None if it is not known here."""
+        sought = CorrelationSet(tuple(properties))
+        return next((number for number, known in self.correlations.items() if known == sought), None)
+
+    def correlation_of(self, service: int, name: str, properties: Sequence[str]) -> int | None:
+        """The latest correlation of an orchestration by this name and these properties."""
+        return max(
+            (
+                number
+                for number, known in self.correlations.items()
+                if (known.service_id, known.name, known.properties) == (service, name, tuple(properties))
+            ),
+            default=None,
+        )
+
+    @cached_property
+    def latest_correlations(self) -> Mapping[tuple[int, str], int]:
+        """The correlations that new instances have, by service and name; older ones are kept for those that run."""
+        return latest_correlations(self.correlations)
+
+    @cached_property
+    def initializing(self) -> Int64s:
+        """The subscriptions whose messages may begin an instance together with what it waits for."""
+        found = [id_ for id_, each in self.receives.items() if any(receive.initializes for receive in each)]
+        return np.array(sorted(found), np.int64)
+
+    @cached_property
+    def with_bodies(self) -> Int64s:
+        """The subscriptions of services for which bodies are tracked."""
+        wanted = {service for service, level in self.tracking.services.items() if level == "bodies"}
+        found = [id_ for id_, each in self.subscriptions.items() if each.service_id in wanted] if wanted else []
+        return np.array(sorted(found), np.int64)
+
     @cached_property
     def table(self) -> SubscriptionTable:
         """The subscriptions as columns."""
@@ -94,6 +183,15 @@ class Router:
             return pa.RecordBatch.from_struct_array(pa.array([{}] * len(messages), pa.struct([])))
         columns = [pa.array(messages.column(name), ARROW_TYPES[self.types.type_of(name)]) for name in names]
         return pa.RecordBatch.from_arrays(columns, names=names)
+
+
+def latest_correlations(correlations: Mapping[int, CorrelationSet]) -> dict[tuple[int, str], int]:
+    """Of the correlations of orchestrations the newest of each service and name."""
+    return {
+        (known.service_id, known.name): number
+        for number, known in sorted(correlations.items())
+        if known.service_id is not None and known.name is not None
+    }
 
 
 @dataclass(frozen=True, slots=True)

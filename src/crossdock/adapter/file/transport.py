@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from crossdock.adapter.file.write import MACROS, is_below, path_for
 from crossdock.adapter.macro import has_macro
-from crossdock.adapter.transport import Allowing, Mark, Options, Receiving, Sending, Transport, imported
+from crossdock.adapter.transport import Allowing, Listing, Mark, Options, Receiving, Sending, Transport, imported
 from crossdock.errors import ApplicationError, TerminalError
 from crossdock.message.message import Message
 
@@ -44,6 +45,15 @@ def _mask(folder: Path, address: str) -> str:
     return str(path.parent.resolve() / path.name)
 
 
+def _listing(folder: Path, address: str, options: Mapping[str, Any]) -> Listing:
+    path = folder / address
+    return Listing(path.parent.resolve(), path.name, options.get("subfolders") is True)
+
+
+def _written(folder: Path, address: str) -> Path:
+    return folder / address
+
+
 def _absolute(folder: Path, address: str) -> str:
     return str(folder / address)
 
@@ -69,8 +79,16 @@ def _holds(place: str, address: str, message: Message) -> bool:
 FILE = Transport(
     name="file",
     type="FILE",
-    receive=Receiving(imported("crossdock.adapter.file.adapter:FileReceiveAdapter"), FileReceiveOptions, _mask),
-    send=Sending(imported("crossdock.adapter.file.adapter:FileSendAdapter"), FileSendOptions, _absolute, macros=MACROS),
+    receive=Receiving(
+        imported("crossdock.adapter.file.adapter:FileReceiveAdapter"), FileReceiveOptions, _mask, _listing
+    ),
+    send=Sending(
+        imported("crossdock.adapter.file.adapter:FileSendAdapter"),
+        FileSendOptions,
+        _absolute,
+        macros=MACROS,
+        writes=_written,
+    ),
     allowing=Allowing(_holds, Path, schemes=("", "file"), plain=_path, check=_check_place),
     printable=str,
 )

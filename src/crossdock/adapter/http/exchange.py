@@ -10,6 +10,7 @@ from crossdock.adapter.http.guard import Answer, failure, is_header
 from crossdock.adapter.http.transport import HttpReceiveOptions
 from crossdock.errors import DocumentError, GivenUpError, NoAnswerError, TooManyMessagesError
 from crossdock.message.property import Value
+from crossdock.message.trace import as_trace
 
 _BYTES = "application/octet-stream"
 
@@ -46,18 +47,20 @@ class Exchange:
             return failure(502, str(error))
         except TimeoutError:
             return failure(504, f"there was no answer within {self._timeout:g} s")
-        return Answer(200, response.body, _headers(response), sent=response.sent, lost=response.lost)
+        status = 500 if response.message.context.get("BTS.IsFault") is True else 200
+        return Answer(status, response.body, _headers(response), sent=response.sent, lost=response.lost)
 
 
 def _properties(request: Request) -> dict[str, Value]:
-    properties = {
+    properties: dict[str, Value] = {
         "HTTP.Method": request.method,
         "HTTP.Path": request.path,
         "HTTP.Query": request.query,
         "HTTP.ContentType": request.headers.get("content-type", ""),
         "HTTP.User": request.user or "",
     }
-    return {name: value for name, value in properties.items() if value != ""}
+    trace = as_trace(request.headers.get("traceparent"), request.headers.get("tracestate"))
+    return {name: value for name, value in properties.items() if value != ""} | (trace.properties() if trace else {})
 
 
 def _headers(response: Response) -> dict[str, str]:

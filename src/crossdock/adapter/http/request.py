@@ -12,6 +12,7 @@ from crossdock.adapter.macro import expand, has_macro, without_macros
 from crossdock.adapter.secret import held_secret, in_base64, is_secret, secret
 from crossdock.errors import ApplicationError, TerminalError
 from crossdock.message.message import Message
+from crossdock.message.trace import trace_of
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
@@ -141,6 +142,8 @@ class Headers:
         self._headers = headers
         self._content_type = content_type
         self._credentials = credentials
+        # Whoever writes these headers does not want those of the message.
+        self._traced = {"traceparent", "tracestate"}.isdisjoint(name.lower() for name in headers)
 
     def of(self, message: Message) -> tuple[list[tuple[bytes, bytes]], list[str]]:
         """The headers for this message, and the secrets that are in them."""
@@ -152,6 +155,8 @@ class Headers:
         }
         if authorization is not None:
             values["Authorization"] = authorization
+        if self._traced and (trace := trace_of(message.context)) is not None:
+            values |= {"traceparent": trace.parent} | ({"tracestate": trace.state} if trace.state else {})
         for name, value in self._headers.items():
             values[name] = secret(value) if is_secret(value) else expand(value, message)
             secrets += [values[name]] * is_secret(value)

@@ -15,6 +15,7 @@ from crossdock.adapter.http.address import is_address
 from crossdock.adapter.http.request import Address, Prefix
 from crossdock.adapter.transport import Allowing, Mark, Options, Receiving, Sending, Transport, imported
 from crossdock.message.message import Message
+from crossdock.message.trace import TRACE_PARENT, TRACE_STATE
 
 _MEGABYTES = 1024 * 1024
 _Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -100,5 +101,7 @@ HTTP = Transport(
         "HTTP.Query",
         "HTTP.StatusCode",
         "HTTP.User",
+        TRACE_PARENT,
+        TRACE_STATE,
     ),
 )

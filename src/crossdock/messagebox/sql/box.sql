@@ -6,6 +6,11 @@
 SELECT number, epoch, epoch_token, case_sensitive, removals_after FROM box;
 
 
+-- name: is_created
+-- Whether there is a MessageBox.
+SELECT to_regclass('box') IS NOT NULL;
+
+
 -- name: read_case_sensitive
 SELECT case_sensitive FROM box;
 
@@ -26,6 +31,40 @@ SELECT FROM epoch_history WHERE epoch = %(epoch)s AND token = %(token)s;
 
 -- name: create_host_role
 SELECT create_host_role(%(host)s);
+
+
+-- name: create_author_role
+-- The role under which authors of orchestrations work in our transactions. It has no rights on our schema. Whoever works for a
+-- host may become it.
+DO $$
+DECLARE
+    author text := (SELECT format('crossdock_%s_code', to_hex(number)) FROM crossdock.box);
+    worker text;
+BEGIN
+    IF to_regrole(author) IS NULL THEN
+        EXECUTE format('CREATE ROLE %I NOLOGIN', author);
+    END IF;
+    FOREACH worker IN ARRAY ARRAY(SELECT crossdock.host_role(id) FROM crossdock.host) || current_user::text LOOP
+        IF to_regrole(quote_ident(worker)) IS NOT NULL AND NOT pg_has_role(worker, author, 'MEMBER') THEN
+            EXECUTE format('GRANT %I TO %I', author, worker);
+        END IF;
+    END LOOP;
+END $$;
+
+
+-- name: close_functions
+-- Nobody calls a function that runs with the rights of its owner, unless it is granted. PostgreSQL lets everybody, and a dump
+-- without privileges forgets that we do not.
+DO $$
+DECLARE
+    place text;
+BEGIN
+    FOR place IN SELECT proc.oid::regprocedure
+                   FROM pg_proc AS proc, aclexplode(coalesce(proacl, acldefault('f', proowner))) AS allowed
+                  WHERE pronamespace = 'crossdock'::regnamespace AND prosecdef AND allowed.grantee = 0 LOOP
+        EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', place);
+    END LOOP;
+END $$;
 
 
 -- name: read_functions
@@ -99,6 +138,11 @@ SELECT pg_advisory_xact_lock(%(lock)s);
 SELECT pg_advisory_xact_lock_shared(%(lock)s);
 
 
+-- name: set_lock_timeout
+-- How long to wait for a lock, until the end of the transaction; 0 is for ever.
+SELECT set_config('lock_timeout', %(milliseconds)s::text, true);
+
+
 -- name: hold_lock_shared
 -- Until it is let go, or the session ends.
 SELECT pg_advisory_lock_shared(%(lock)s);
@@ -134,6 +178,22 @@ SELECT name FROM pg_settings WHERE name = ANY(%(name)s) AND setting = 'off' ORDE
 -- name: read_transaction
 -- The number of the transaction that is open.
 SELECT pg_current_xact_id()::text::bigint;
+
+
+-- name: become_author
+-- Until the savepoint is left, or we become ourselves: what authors do in our transactions cannot touch our tables by mistake.
+SELECT set_config('role', role.name, true), set_config('search_path', 'public', true)
+  FROM (SELECT format('crossdock_%%s_code', to_hex(number)) AS name FROM box) AS role
+ WHERE to_regrole(role.name) IS NOT NULL;
+
+
+-- name: read_role
+-- Whom we act as, to become it again.
+SELECT current_setting('role');
+
+
+-- name: become_ourselves
+SELECT set_config('role', %(role)s, true), set_config('search_path', 'crossdock', true);
 
 
 -- name: read_backend

@@ -5,6 +5,10 @@
 SELECT name, type FROM property;
 
 
+-- name: read_clock
+SELECT clock();
+
+
 -- name: list_host_ids
 SELECT name, id FROM host ORDER BY id;
 
@@ -16,7 +20,16 @@ SELECT id, host_id, definition FROM location_definition WHERE enabled = %(enable
 
 -- name: list_service_definitions
 -- Send ports, also those no longer enlisted.
-SELECT id, host_id, definition FROM service_definition WHERE class <> 'messaging isolated';
+SELECT id, host_id, definition FROM service_definition WHERE class = 'messaging';
+
+
+-- name: list_orchestration_definitions
+-- Orchestrations, also those no longer enlisted: they may have running instances.
+SELECT id, host_id, definition FROM service_definition WHERE class = 'orchestration';
+
+
+-- name: list_service_names
+SELECT id, name FROM service;
 
 
 -- name: list_waiting_services

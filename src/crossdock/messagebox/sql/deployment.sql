@@ -3,10 +3,49 @@
 
 -- name: list_deployed
 -- What is deployed under these names, in the form a deployment would store it, so that only what differs is touched.
-SELECT service.name, host.name, service.priority, service.ordered, service.two_way, service.definition, service.predicate
+SELECT service.name, host.name, service.priority, service.ordered, service.two_way, service.definition, service.predicate,
+       service.track
   FROM service
   JOIN host ON host.id = service.host_id
  WHERE service.name = ANY(%(names)s) AND service.deployed;
+
+
+-- name: list_application_services
+-- Everything of an application that can subscribe.
+SELECT name, class, state, group_name FROM service WHERE application = %(application)s AND deployed ORDER BY id;
+
+
+-- name: list_application_locations
+SELECT receive_location.name, host.name, receive_location.definition, receive_location.track
+  FROM receive_location
+  JOIN host ON host.id = receive_location.host_id
+ WHERE receive_location.application = %(application)s AND receive_location.deployed;
+
+
+-- name: list_application_groups
+SELECT name, state FROM send_port_group WHERE application = %(application)s AND deployed;
+
+
+-- name: list_labels
+SELECT name, labels FROM host;
+
+
+-- name: count_references
+-- What waits for services, and what is suspended there; what a member of a group was given is counted with its port.
+SELECT coalesce(port.name, service.name),
+       sum(reference.count) FILTER (WHERE NOT reference.suspended)::bigint,
+       sum(reference.count) FILTER (WHERE reference.suspended)::bigint
+  FROM (SELECT service_id, false AS suspended, count(*) FROM queue GROUP BY service_id
+         UNION ALL
+        SELECT service_id, false, count(*) FROM claimed GROUP BY service_id
+         UNION ALL
+        SELECT service_id, false, count(*) FROM scheduled GROUP BY service_id
+         UNION ALL
+        SELECT service_id, true, count(*) FROM suspended GROUP BY service_id) AS reference
+  JOIN service ON service.id = reference.service_id
+  LEFT JOIN service AS port ON port.id = service.port_id
+ WHERE coalesce(port.name, service.name) = ANY (%(names)s)
+ GROUP BY 1;
 
 
 -- name: deploy_service
@@ -14,16 +53,40 @@ SELECT service.name, host.name, service.priority, service.ordered, service.two_w
 -- was gone for a while begins anew; one that an operator stopped stays stopped. A member of a group follows its group and
 -- its port, and whoever waits for responses has no subscription but those of its instances.
 INSERT INTO service (name, application, host_id, priority, ordered, two_way, definition, predicate, class, group_name,
-                     port_id, state)
+                     port_id, state, receives, version, versions, track)
 SELECT %(name)s, %(application)s, create_host(%(host)s), %(priority)s, %(ordered)s, %(two_way)s, %(definition)s,
        %(predicate)s, %(class)s, %(group)s, (SELECT id FROM service WHERE name = %(port)s),
-       CASE WHEN %(starts)s THEN 'started' ELSE 'unenlisted' END
+       CASE WHEN %(starts)s THEN 'started' ELSE 'unenlisted' END, %(receives)s, %(version)s,
+       array_remove(ARRAY[%(version)s::text], NULL), %(track)s
     ON CONFLICT (name) DO UPDATE
-   SET host_id = excluded.host_id, priority = excluded.priority, ordered = excluded.ordered, two_way = excluded.two_way,
+   SET application = excluded.application, host_id = excluded.host_id, priority = excluded.priority, ordered = excluded.ordered, two_way = excluded.two_way,
        definition = excluded.definition, predicate = excluded.predicate, class = excluded.class,
-       group_name = excluded.group_name, port_id = excluded.port_id, deployed = true,
+       group_name = excluded.group_name, port_id = excluded.port_id, deployed = true, receives = excluded.receives,
+       version = excluded.version, versions = array_remove(service.versions, excluded.version) || excluded.versions,
+       track = excluded.track,
        state = CASE WHEN service.deployed THEN service.state ELSE excluded.state END
 RETURNING id, state, host_id;
+
+
+-- name: keep_version
+-- The code of an orchestration, which running instances keep. What has the same digest does the same.
+INSERT INTO orchestration_version (digest, application, bundle, packages)
+VALUES (%(digest)s, %(application)s, %(bundle)s, %(packages)s)
+    ON CONFLICT DO NOTHING;
+
+
+-- name: count_instances
+-- Running instances of an orchestration that is at another host, and that host.
+SELECT count(*), host.name
+  FROM service
+  JOIN host ON host.id = service.host_id AND host.name <> %(host)s
+  JOIN instance ON instance.host_id = host.id AND instance.service_id = service.id
+ WHERE service.name = %(name)s
+ GROUP BY host.name;
+
+
+-- name: find_service
+SELECT id, state FROM service WHERE name = %(name)s;
 
 
 -- name: deploy_group
@@ -31,26 +94,29 @@ RETURNING id, state, host_id;
 INSERT INTO send_port_group (name, application)
 VALUES (%(name)s, %(application)s)
     ON CONFLICT (name) DO UPDATE
-   SET deployed = true,
+   SET application = excluded.application, deployed = true,
        state = CASE WHEN send_port_group.deployed THEN send_port_group.state ELSE 'started' END;
 
 
 -- name: deploy_location
 -- A receive location as its application declares it. One that an operator disabled stays disabled.
-INSERT INTO receive_location (name, application, host_id, definition)
-VALUES (%s, %s, create_host(%s), %s)
+INSERT INTO receive_location (name, application, host_id, definition, track)
+VALUES (%s, %s, create_host(%s), %s, %s)
     ON CONFLICT (name) DO UPDATE
-   SET host_id = excluded.host_id, definition = excluded.definition, deployed = true,
+   SET application = excluded.application, host_id = excluded.host_id, definition = excluded.definition,
+       track = excluded.track, deployed = true,
        enabled = CASE WHEN receive_location.deployed THEN receive_location.enabled ELSE true END;
 
 
 -- name: follow_port
--- Members that were taken out of their group go where their port goes: what they were given waits in its subqueue.
+-- Members that were taken out of their group go where their port goes, and are ordered if it is: what they were given waits in
+-- its subqueue.
 UPDATE service AS member
-   SET host_id = port.host_id
-  FROM service AS port
- WHERE port.id = member.port_id AND member.host_id <> port.host_id
-RETURNING member.id, member.host_id;
+   SET host_id = port.host_id, ordered = port.ordered
+  FROM service AS port, service AS before
+ WHERE port.id = member.port_id AND before.id = member.id
+   AND (member.host_id <> port.host_id OR member.ordered <> port.ordered)
+RETURNING member.id, member.host_id, before.host_id <> member.host_id, member.ordered AND NOT before.ordered;
 
 
 -- name: list_members
@@ -97,12 +163,12 @@ SELECT grouped.name
 WITH labelled AS MATERIALIZED (
     SELECT id FROM host WHERE labelled
 ), queued AS (
-    DELETE FROM queue WHERE service_id = %(service)s AND host_id <> %(host)s AND subqueue >= 0 RETURNING *
+    DELETE FROM queue WHERE service_id = %(service)s AND host_id <> %(host)s AND (subqueue >= 0 OR subqueue = -2147483648) RETURNING *
 ), postponed AS (
-    DELETE FROM scheduled WHERE service_id = %(service)s AND host_id <> %(host)s AND subqueue >= 0 RETURNING *
+    DELETE FROM scheduled WHERE service_id = %(service)s AND host_id <> %(host)s AND (subqueue >= 0 OR subqueue = -2147483648) RETURNING *
 ), kept AS (
     DELETE FROM suspended
-     WHERE service_id = %(service)s AND host_id <> %(host)s AND subqueue >= 0
+     WHERE service_id = %(service)s AND host_id <> %(host)s AND (subqueue >= 0 OR subqueue = -2147483648)
        AND CASE WHEN host_id IN (SELECT id FROM labelled) THEN why_withheld(message_id, %(host)s) END IS NULL
     RETURNING *
 ), ready AS (
@@ -133,6 +199,15 @@ WITH labelled AS MATERIALIZED (
             SELECT host_id, sequence, message_id, subscription_id, service_id, priority, attempt, subqueue, instance_id, withheld
               FROM later) AS reference
      WHERE withheld IS NOT NULL
+    RETURNING *
+), tracked AS (
+    INSERT INTO track_settled (host_id, event, code, reason, attempt, block, sequence, message_id, service_id, instance_id)
+    SELECT host_id, 'suspended', code, reason, attempt, sequence >> 12,
+           array_agg((sequence & 4095)::smallint), array_agg(message_id), array_agg(service_id),
+           CASE WHEN count(instance_id) > 0 THEN array_agg(instance_id) END
+      FROM withheld
+     WHERE service_id NOT IN (SELECT id FROM service WHERE track = 'off')
+     GROUP BY host_id, code, reason, sequence >> 12, attempt
 )
 INSERT INTO suspended (host_id, sequence, kind, code, message_id, subscription_id, service_id, priority, attempt, reason,
                        suspended_at, instance_id)
@@ -162,11 +237,16 @@ SELECT digest FROM application WHERE name = %(application)s;
 -- name: record_application
 INSERT INTO application (name, digest)
 VALUES (%(application)s, %(digest)s)
-    ON CONFLICT (name) DO UPDATE SET digest = excluded.digest, deployed_at = clock();
+    ON CONFLICT (name) DO UPDATE SET digest = excluded.digest, deployed_at = clock(), deployed = true;
 
 
 -- name: declare_property
 INSERT INTO property (name, type) VALUES (%(name)s, %(type)s) ON CONFLICT DO NOTHING;
+
+
+-- name: make_personal
+-- What any application calls personal is so for all.
+UPDATE property SET personal = true WHERE lower(name) = lower(%(name)s) AND NOT personal;
 
 
 -- name: create_host
@@ -183,14 +263,22 @@ SELECT withhold_labelled(%(host)s::smallint);
 
 
 -- name: find_foreign
--- A name that belongs to another application.
-SELECT name, application
-  FROM (SELECT 'receive_location' AS kind, name, application FROM receive_location
+-- A name that belongs to another application. The names of one that was undeployed are free, except of a service that left
+-- something behind: who takes its name would be given that.
+SELECT taken.name, taken.application
+  FROM (SELECT 'receive_location' AS kind, name, application, NULL::integer AS service_id FROM receive_location
          UNION ALL
-        SELECT 'send_port_group', name, application FROM send_port_group
+        SELECT 'send_port_group', name, application, NULL FROM send_port_group
          UNION ALL
-        SELECT 'service', name, application FROM service) AS taken
- WHERE kind = %(kind)s AND name = ANY(%(names)s) AND application <> %(application)s
+        SELECT 'service', name, application, id FROM service) AS taken
+  JOIN application ON application.name = taken.application
+ WHERE taken.kind = %(kind)s AND taken.name = ANY(%(names)s) AND taken.application <> %(application)s
+   AND (application.deployed
+        OR EXISTS (SELECT FROM suspended WHERE suspended.service_id = taken.service_id)
+        OR EXISTS (SELECT FROM queue WHERE queue.service_id = taken.service_id)
+        OR EXISTS (SELECT FROM claimed WHERE claimed.service_id = taken.service_id)
+        OR EXISTS (SELECT FROM scheduled WHERE scheduled.service_id = taken.service_id)
+        OR EXISTS (SELECT FROM instance WHERE instance.service_id = taken.service_id))
  LIMIT 1;
 
 
@@ -226,17 +314,17 @@ UPDATE send_port_group SET state = %(state)s WHERE name = %(name)s;
 
 
 -- name: find_port
-SELECT id, state, host_id, group_name
+SELECT id, state, host_id, group_name, class = 'orchestration', application
   FROM service
  WHERE name = %(name)s AND deployed AND class <> 'messaging isolated';
 
 
 -- name: find_group_state
-SELECT state FROM send_port_group WHERE name = %(name)s AND deployed;
+SELECT state, application FROM send_port_group WHERE name = %(name)s AND deployed;
 
 
 -- name: find_location_enabled
-SELECT enabled FROM receive_location WHERE name = %(name)s AND deployed;
+SELECT enabled, application FROM receive_location WHERE name = %(name)s AND deployed;
 
 
 -- name: set_location_enabled

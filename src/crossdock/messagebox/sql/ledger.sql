@@ -170,19 +170,40 @@ DELETE FROM intake
 
 
 -- name: fold_publications
--- Publications whose source is forgotten can never be asked for again: only their counts are kept.
-WITH old AS (
+-- Publications whose source is forgotten can never be asked for again: only their counts are kept, all together and by the
+-- minute. The others are counted too, once: a source may stay known for long.
+WITH gone AS (
     DELETE FROM publication
      WHERE NOT EXISTS (SELECT FROM intake WHERE intake.sequence = publication.intake_sequence)
-    RETURNING location_id, received, published, unrouted, suspended
+    RETURNING location_id, published_at, received, published, unrouted, suspended, counted
+), staying AS (
+    UPDATE publication
+       SET counted = true
+     WHERE NOT counted
+       AND EXISTS (SELECT FROM intake WHERE intake.sequence = publication.intake_sequence)
+    RETURNING location_id, published_at, received, published, unrouted, suspended
+), new AS MATERIALIZED (
+    SELECT location_id, date_bin('1 minute', published_at, '2000-01-01Z') AS minute,
+           sum(received) AS received, sum(published) AS published, sum(unrouted) AS unrouted, sum(suspended) AS suspended
+      FROM (SELECT location_id, published_at, received, published, unrouted, suspended FROM gone WHERE NOT counted
+             UNION ALL
+            SELECT * FROM staying) AS publication
+     GROUP BY location_id, minute
+), added AS (
+    INSERT INTO publication_total AS total (location_id, received, published, unrouted, suspended)
+    SELECT location_id, sum(received), sum(published), sum(unrouted), sum(suspended)
+      FROM new
+     GROUP BY location_id
+        ON CONFLICT (location_id) DO UPDATE
+       SET received = total.received + excluded.received, published = total.published + excluded.published,
+           unrouted = total.unrouted + excluded.unrouted, suspended = total.suspended + excluded.suspended
 )
-INSERT INTO publication_total AS total (location_id, received, published, unrouted, suspended)
-SELECT location_id, sum(received), sum(published), sum(unrouted), sum(suspended)
-  FROM old
- GROUP BY location_id
-    ON CONFLICT (location_id) DO UPDATE
-   SET received = total.received + excluded.received, published = total.published + excluded.published,
-       unrouted = total.unrouted + excluded.unrouted, suspended = total.suspended + excluded.suspended;
+INSERT INTO publication_minute AS known (minute, location_id, received, published, unrouted, suspended)
+SELECT minute, location_id, received, published, unrouted, suspended
+  FROM new
+    ON CONFLICT (minute, location_id) DO UPDATE
+   SET received = known.received + excluded.received, published = known.published + excluded.published,
+       unrouted = known.unrouted + excluded.unrouted, suspended = known.suspended + excluded.suspended;
 
 
 -- name: lock_abandoned

@@ -3,9 +3,10 @@
 
 -- name: publish_few
 -- A few messages, or what the role of a host publishes, with everything that publishing writes.
-SELECT publish_few(%(message)s::uuid[], %(context)s::json[], %(part_of)s::uuid[], %(part)s::uuid[], %(name)s::text[],
+SELECT publish_few(%(message)s::uuid[], %(context)b::json[], %(part_of)s::uuid[], %(part)s::uuid[], %(name)s::text[],
                    %(body)b::bytea[], %(size)s::bigint[], %(pieces)s::integer[], %(reference)s::uuid[],
-                   %(subscription)s::integer[], %(exceptions)s::json, %(lock)s, %(epoch)s, %(location_epoch)s);
+                   %(subscription)s::integer[], %(exceptions)s::json, %(lock)s, %(epoch)s, %(location_epoch)s,
+                   %(origins)s::json);
 
 
 -- name: publish_exceptions
@@ -45,6 +46,46 @@ SELECT body
 SELECT body
   FROM fragment
  WHERE part_id = %(part)s AND number = %(number)s;
+
+
+-- name: read_messages
+-- takes: messages uuid[], most bigint, action text
+-- gives: id uuid, context text, part_id uuid, name text, body bytea, fragments integer
+-- The same for a person who may read bodies: that they were read is recorded, in the same transaction.
+WITH allowed AS MATERIALIZED (
+    SELECT message.id, message.context, message.parts,
+           audit(%(action)s, message.id::text, NULL, NULL, 'done',
+                 (SELECT min(service.application)
+                    FROM suspended
+                    JOIN service ON service.id = suspended.service_id
+                   WHERE suspended.message_id = message.id)) AS recorded
+      FROM message
+     WHERE message.id = ANY (%(messages)s) AND may_read(message.id)
+)
+SELECT allowed.id, allowed.context::text, part.id, part.name, part.body, part.fragments
+  FROM allowed
+  LEFT JOIN LATERAL unnest(allowed.parts) WITH ORDINALITY AS place (part_id, number) ON true
+  LEFT JOIN LATERAL (SELECT id, name, CASE WHEN size <= %(most)s THEN body END AS body, fragments
+                       FROM part
+                      WHERE id = place.part_id
+                      LIMIT 1) AS part ON true
+ WHERE allowed.recorded IS NOT NULL
+ ORDER BY allowed.id, place.number;
+
+
+-- name: read_piece
+-- takes: message uuid, part uuid, piece integer
+-- gives: body bytea
+-- A large part of a message, or one of its fragments, for a person who may read bodies.
+SELECT CASE WHEN %(piece)s IS NULL
+            THEN (SELECT part.body FROM part WHERE part.id = %(part)s)
+            ELSE (SELECT fragment.body FROM fragment WHERE fragment.part_id = %(part)s AND fragment.number = %(piece)s) END
+  FROM message
+ WHERE message.id = %(message)s AND %(part)s = ANY (message.parts) AND may_read(message.id);
+
+
+-- name: find_messages
+SELECT id FROM message WHERE id = ANY (%(message)s);
 
 
 -- name: load_claimed
@@ -121,11 +162,3 @@ WITH gone AS (
      WHERE part_id = ANY (ARRAY(SELECT id FROM gone WHERE fragments > 0))
 )
 SELECT count(*) FROM gone;
-
-
--- name: spool_statistics
--- How much the MessageBox holds, and since when.
-SELECT (SELECT count(*) FROM message)                                               AS messages,
-       (SELECT least(coalesce(sum(size), 0), 9223372036854775807)::bigint FROM part) AS bytes,
-       (SELECT min(created_at) FROM message)                                        AS oldest,
-       pg_database_size(current_database())                                         AS database_bytes;

@@ -85,7 +85,7 @@ SELECT taken.*, message.context, message.name, message.body
 -- The lowest living sequence of each priority.
 SELECT ARRAY(SELECT coalesce((SELECT sequence
                                 FROM {queue}
-                               WHERE host_id = %(host)s AND subqueue = 0 AND priority = level.priority
+                               WHERE host_id = %(host)s AND subqueue = %(shared)s AND priority = level.priority
                                  AND (service_id = ANY (%(services)s::integer[])) = %(only)s
                                ORDER BY sequence
                                LIMIT 1), 9223372036854775807)
@@ -93,8 +93,9 @@ SELECT ARRAY(SELECT coalesce((SELECT sequence
 
 
 -- name: busy
--- Whether anything of a host is ready or claimed. What waits behind a failed one in an ordered subqueue is not ready. In order,
--- so that the index is used: a plain EXISTS may read the whole table, and all of it may be rows that are gone.
+-- Whether anything of a host is ready or claimed, or a timer is due. What waits behind a failed one in an ordered subqueue is
+-- not ready. In order, so that the index is used: a plain EXISTS may read the whole table, and all of it may be rows that are
+-- gone.
 SELECT (SELECT true
           FROM {queue}
          WHERE host_id = %(host)s AND subqueue <= 0
@@ -108,7 +109,15 @@ SELECT (SELECT true
                          FROM {queue} AS queue
                         WHERE queue.host_id = %(host)s AND queue.subqueue = subqueue_lease.service_id AND queue.subqueue > 0
                         ORDER BY queue.sequence
-                        LIMIT 1) IS NOT NULL);
+                        LIMIT 1) IS NOT NULL)
+    OR (SELECT true
+          FROM {timer} AS timer
+         WHERE timer.host_id = %(host)s AND timer.due_at <= clock()
+           AND EXISTS (SELECT
+                         FROM {instance} AS instance
+                        WHERE instance.host_id = %(host)s AND instance.id = timer.instance_id AND instance.state <> 'suspended')
+         ORDER BY timer.due_at
+         LIMIT 1) IS NOT NULL;
 
 
 -- name: take_lease
@@ -191,8 +200,8 @@ SELECT id, host_id
 
 
 -- name: unblock_subqueues
--- A subqueue that a failure stopped goes on when the message that failed is no longer suspended; one that waits for deliveries
--- which began before it was ordered (it is blocked by 0), when none of these is claimed or put aside any more.
+-- A subqueue that a failure stopped goes on when the message that failed is no longer suspended, and when no delivery is claimed
+-- or put aside that began before the service was ordered. A subqueue that waits only for these is blocked by 0.
 UPDATE subqueue_lease
    SET blocked_until = NULL, reason = NULL, blocked_by = NULL
  WHERE host_id = %(host)s

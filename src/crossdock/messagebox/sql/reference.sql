@@ -83,16 +83,30 @@ SELECT id FROM taken;
 
 
 -- name: fold_deliveries
--- Add up what settled batches delivered, per service.
+-- Add up what came of settled batches, per service: all together, and by the minute.
 WITH old AS (
     DELETE FROM delivery
-    RETURNING service_id, count
+    RETURNING service_id, delivered_at, count, retried, suspended
+), new AS MATERIALIZED (
+    SELECT service_id, date_bin('1 minute', delivered_at, '2000-01-01Z') AS minute,
+           sum(count) AS delivered, sum(retried) AS retried, sum(suspended) AS suspended
+      FROM old
+     GROUP BY service_id, minute
+), added AS (
+    INSERT INTO delivery_total AS total (service_id, count, retried, suspended)
+    SELECT service_id, sum(delivered), sum(retried), sum(suspended)
+      FROM new
+     GROUP BY service_id
+        ON CONFLICT (service_id) DO UPDATE
+       SET count = total.count + excluded.count, retried = total.retried + excluded.retried,
+           suspended = total.suspended + excluded.suspended
 )
-INSERT INTO delivery_total AS total (service_id, count)
-SELECT service_id, sum(count)
-  FROM old
- GROUP BY service_id
-    ON CONFLICT (service_id) DO UPDATE SET count = total.count + excluded.count;
+INSERT INTO delivery_minute AS known (minute, service_id, delivered, retried, suspended)
+SELECT minute, service_id, delivered, retried, suspended
+  FROM new
+    ON CONFLICT (minute, service_id) DO UPDATE
+   SET delivered = known.delivered + excluded.delivered, retried = known.retried + excluded.retried,
+       suspended = known.suspended + excluded.suspended;
 
 
 -- name: list_hollow

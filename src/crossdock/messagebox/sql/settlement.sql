@@ -27,10 +27,18 @@ DELETE FROM {claimed}
 -- Settle delivered references: most settlements are this and nothing else.
 WITH settled AS (
     {take_claimed}
-    RETURNING service_id, message_id
+    RETURNING sequence, service_id, message_id, attempt, claimed_at, instance_id
 ), counted AS (
     INSERT INTO delivery (service_id, count)
     SELECT service_id, count(*) FROM settled GROUP BY service_id
+), tracked AS (
+    INSERT INTO track_settled (host_id, event, attempt, claimed_at, block, sequence, message_id, service_id, instance_id)
+    SELECT %(host)s, 'delivered', (attempt + 1)::smallint, claimed_at, sequence >> 12,
+           array_agg((sequence & 4095)::smallint), array_agg(message_id), array_agg(service_id),
+           CASE WHEN count(instance_id) > 0 THEN array_agg(instance_id) END
+      FROM settled
+     WHERE service_id NOT IN (SELECT service.id FROM service WHERE service.track = 'off')
+     GROUP BY sequence >> 12, attempt, claimed_at
 )
 SELECT drop_references(array_agg(message_id)) FROM settled;
 
@@ -39,31 +47,55 @@ SELECT drop_references(array_agg(message_id)) FROM settled;
 -- takes: host_instance integer, sequence bigint[], claim bigint[], becomes text[], after interval[], tried boolean[],
 --        kind text[], code text[], reason text[]
 -- gives: settled bigint[], dropped integer, moved bigint
--- Settle claimed references, each as `becomes` says: delivered; replaced, where something is published in its place; scheduled
--- for another attempt; suspended; or queued again. In an ordered subqueue the one to be tried again keeps its place, and blocks
--- it. What was tried counts an attempt, and has shown that it does not end the process.
+-- Settle claimed references, each as `becomes` says: delivered; answered, where what the partner answered is published;
+-- replaced, where something is published in its place; scheduled for another attempt; suspended; or queued again. In an ordered subqueue the one to be tried again keeps its place, and blocks
+-- it. What was tried counts an attempt, and has shown that it does not end the process. Of each reference one outcome counts,
+-- however many are given: two would take two references from its message, which others may still wait for.
 WITH settled AS (
     {take_claimed}
     RETURNING *
 ), outcome AS (
-    SELECT settled.*, wanted.becomes, wanted.after, wanted.tried, wanted.kind, wanted.code, wanted.reason
+    SELECT DISTINCT ON (settled.sequence)
+           settled.*,
+           CASE WHEN wanted.becomes IN ('delivered', 'answered', 'replaced', 'scheduled', 'suspended') THEN wanted.becomes
+                ELSE 'queued' END AS becomes,
+           wanted.after, wanted.tried, wanted.kind, wanted.code, wanted.reason
       FROM settled
       JOIN unnest(%(sequence)s::bigint[], %(becomes)s::text[], %(after)s::interval[], %(tried)s::boolean[],
                   %(kind)s::text[], %(code)s::text[], %(reason)s::text[])
            AS wanted (sequence, becomes, after, tried, kind, code, reason) USING (sequence)
+     ORDER BY settled.sequence
 ), counted AS (
-    INSERT INTO delivery (service_id, count)
-    SELECT service_id, count(*) FROM outcome WHERE becomes = 'delivered' GROUP BY service_id
+    INSERT INTO delivery (service_id, count, retried, suspended)
+    SELECT service_id, count(*) FILTER (WHERE becomes IN ('delivered', 'answered')),
+           count(*) FILTER (WHERE becomes = 'scheduled'), count(*) FILTER (WHERE becomes = 'suspended')
+      FROM outcome
+     WHERE becomes IN ('delivered', 'answered', 'suspended') OR becomes = 'scheduled' AND tried
+     GROUP BY service_id
+), tracked AS (
+    INSERT INTO track_settled (host_id, event, attempt, claimed_at, block, sequence, message_id, service_id, instance_id)
+    SELECT %(host)s, becomes, (attempt + 1)::smallint, claimed_at, sequence >> 12,
+           array_agg((sequence & 4095)::smallint), array_agg(message_id), array_agg(service_id),
+           CASE WHEN count(instance_id) > 0 THEN array_agg(instance_id) END
+      FROM outcome
+     WHERE becomes IN ('delivered', 'answered', 'replaced')
+       AND service_id NOT IN (SELECT service.id FROM service WHERE service.track = 'off')
+     GROUP BY becomes, sequence >> 12, attempt, claimed_at
 ), moving AS (
     SELECT array_agg(ROW (host_id, sequence, priority, message_id, subscription_id, service_id, attempt, subqueue,
                           instance_id, deaths, tried,
                           CASE WHEN becomes = 'scheduled' AND subqueue > 0 THEN 'queued' ELSE becomes END,
-                          clock() + after, kind, code, reason, clock())::moving) AS rows
+                          clock() + after, kind, code, reason, clock(),
+                          CASE WHEN becomes = 'suspended' THEN 'suspended'
+                               WHEN becomes = 'queued' THEN 'given-back'
+                               WHEN tried THEN 'retried'
+                               ELSE 'postponed' END,
+                          claimed_at)::moving) AS rows
       FROM outcome
      WHERE becomes IN ('scheduled', 'suspended', 'queued')
 )
 SELECT array_agg(sequence),
-       drop_references(array_agg(message_id) FILTER (WHERE becomes IN ('delivered', 'replaced'))),
+       drop_references(array_agg(message_id) FILTER (WHERE becomes IN ('delivered', 'answered', 'replaced'))),
        (SELECT count(*) FROM moving, move_references(moving.rows))
   FROM outcome;
 
@@ -89,6 +121,20 @@ SELECT mine.sequence
 UPDATE host_instance SET delivering = %(sequence)s::bigint[] WHERE id = %(host_instance)s RETURNING id;
 
 
+-- name: note_steps
+-- takes: host_instance integer, instance uuid[], alone uuid[]
+-- gives: noted integer
+-- The instances of orchestrations whose timers a host instance has in hand, with no message that it claimed. If it dies, one
+-- of these may be why.
+UPDATE host_instance
+   SET stepping = ARRAY (SELECT DISTINCT timer.instance_id
+                           FROM {timer} AS timer
+                          WHERE timer.host_id = %(host)s AND timer.instance_id = ANY (%(instance)s::uuid[])),
+       stepping_alone = %(alone)s::uuid[]
+ WHERE host_instance.id = %(host_instance)s AND host_instance.host_id = %(host)s
+RETURNING host_instance.id;
+
+
 -- name: requeue_due
 -- takes: nothing
 -- gives: count bigint, lowest bigint, moved bigint
@@ -104,7 +150,7 @@ WITH due AS (
     RETURNING *
 ), moving AS (
     SELECT array_agg(ROW (host_id, sequence, priority, message_id, subscription_id, service_id, attempt, subqueue, instance_id,
-                          0, false, 'queued', NULL, NULL, NULL, NULL, clock())::moving) AS rows
+                          0, false, 'queued', NULL, NULL, NULL, NULL, clock(), NULL, NULL)::moving) AS rows
       FROM due
 )
 SELECT count(*), min(sequence), (SELECT count(*) FROM moving, move_references(moving.rows)) FROM due;
@@ -118,8 +164,9 @@ SELECT count(*), min(sequence), (SELECT count(*) FROM moving, move_references(mo
 -- come back, hence the grace; a server that has started in the future had its clock set back since, and the grace is
 -- over. What a process had in hand that ended otherwise than by losing its connection, or by
 -- stopping, may have ended it: it keeps its attempts and counts a death, another one if it was noted as being delivered.
+-- So do timers, which nobody claims: who had them in hand is noted.
 WITH dead AS MATERIALIZED (
-    SELECT id, delivering, state NOT IN ('lost', 'stopping') AS died
+    SELECT id, delivering, stepping, stepping_alone, state NOT IN ('lost', 'stopping') AS died
       FROM host_instance
      WHERE host_id = %(host)s
        AND clock() NOT BETWEEN pg_postmaster_start_time() AND pg_postmaster_start_time() + %(grace)s
@@ -129,6 +176,13 @@ WITH dead AS MATERIALIZED (
      WHERE host_id = %(host)s
        AND (claimed_by IN (SELECT id FROM dead) OR claimed_by NOT IN (SELECT id FROM host_instance))
     RETURNING *
+), suspected AS (
+    UPDATE {timer}
+       SET deaths = least(greatest(1, deaths + (SELECT count(*)
+                                                  FROM dead
+                                                 WHERE died AND instance_id = ANY (dead.stepping_alone))), 32767)
+     WHERE host_id = %(host)s AND due_at <= clock()
+       AND instance_id = ANY (ARRAY (SELECT unnest(stepping) FROM dead WHERE died))
 ), stale AS (
     SELECT service_id, held_by
       FROM subqueue_lease
@@ -155,7 +209,8 @@ WITH dead AS MATERIALIZED (
                           CASE WHEN dead.died IS NOT TRUE THEN deaths
                                WHEN sequence = ANY (dead.delivering) THEN deaths + 1
                                ELSE greatest(deaths, 1) END,
-                          false, 'queued', NULL, NULL, NULL, NULL, clock())::moving) AS rows
+                          false, 'queued', NULL, NULL, NULL, NULL, clock(),
+                          CASE WHEN dead.died IS TRUE THEN 'died' ELSE 'given-back' END, claimed_at)::moving) AS rows
       FROM freed
       LEFT JOIN dead ON dead.id = freed.claimed_by
 )
@@ -169,12 +224,13 @@ SELECT count(*), min(sequence), (SELECT count(*) FROM moving, move_references(mo
 -- after the waiting subscriptions were deleted: it must see what a publisher that held them gave meanwhile.
 WITH orphan AS (
     DELETE FROM {queue}
-     WHERE host_id = %(host)s AND subqueue < 0 AND -subqueue::bigint NOT IN (SELECT id FROM host_instance)
+     WHERE host_id = %(host)s AND subqueue < 0 AND subqueue > -2147483648 -- which is where orchestrations have theirs
+       AND -subqueue::bigint NOT IN (SELECT id FROM host_instance)
     RETURNING *
 ), moving AS (
     SELECT array_agg(ROW (host_id, sequence, priority, message_id, subscription_id, service_id, attempt, 0, instance_id, 0, false,
                           'suspended', NULL, 'response', 'nobody-waits', 'The process that waited for this response is gone.',
-                          clock())::moving) AS rows
+                          clock(), 'suspended', NULL)::moving) AS rows
       FROM orphan
 )
 SELECT count(*) FROM moving, move_references(moving.rows);

@@ -4,8 +4,8 @@
 -- name: load_subscriptions
 -- Subscriptions enlisted or changed after an epoch.
 SELECT subscription.id, subscription.service_id, service.name, subscription.host_id, service.state,
-       subscription.priority, CASE WHEN service.ordered THEN coalesce(service.port_id, service.id) ELSE 0 END, service.two_way, host.labels,
-       coalesce(send_port_group.group_id, service.transport_id)::text
+       subscription.priority, service.subqueue, service.two_way, host.labels,
+       coalesce(send_port_group.group_id, service.transport_id)::text, service.receives
   FROM subscription
   JOIN service ON service.id = subscription.service_id
   JOIN host ON host.id = subscription.host_id
@@ -56,8 +56,9 @@ WITH known AS (
      WHERE service.id = %(service)s AND subscription.service_id = service.id
     RETURNING subscription.id
 ), fresh AS (
-    INSERT INTO subscription (service_id, host_id, priority, epoch)
-    SELECT id, host_id, priority, %(epoch)s
+    INSERT INTO subscription (service_id, host_id, priority, epoch, enlisted_after)
+    SELECT id, host_id, priority, %(epoch)s,
+           (SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END FROM reference_sequence)
       FROM service
      WHERE id = %(service)s AND NOT EXISTS (SELECT FROM known)
     RETURNING id
@@ -69,6 +70,44 @@ WITH known AS (
      WHERE predicate.subscription_id = known.id
 )
 SELECT id FROM made;
+
+
+-- name: keep_versions
+-- The last step of every change of subscriptions, also of an operator who may not write versions.
+SELECT keep_versions();
+
+
+-- name: list_versions
+-- The subscriptions of an epoch; or of a time, for a message of which only that is known.
+SELECT subscription_id, service_id, service, application, predicate, priority, from_epoch, until_epoch, from_at, until_at
+  FROM subscription_version
+ WHERE CASE WHEN %(epoch)s::bigint IS NULL
+            THEN from_at <= %(at)s AND (until_at IS NULL OR until_at > %(at)s)
+            ELSE from_epoch <= %(epoch)s AND (until_epoch IS NULL OR until_epoch > %(epoch)s)
+       END
+ ORDER BY service, subscription_id;
+
+
+-- name: list_present_versions
+SELECT subscription_id, service_id, service, application, predicate, priority, from_epoch, until_epoch, from_at, until_at
+  FROM subscription_version
+ WHERE until_epoch IS NULL
+ ORDER BY service, subscription_id;
+
+
+-- name: list_version_services
+SELECT DISTINCT subscription_id, service_id, service FROM subscription_version;
+
+
+-- name: forget_versions
+-- Versions that ended before the oldest message that is tracked, and before the oldest in the box, which may be tracked no
+-- longer and still be asked about. Whoever changed the subscription may have waited for the lock since it began, and a message
+-- may have been published meanwhile: an hour is more than anybody waits.
+DELETE FROM subscription_version
+ WHERE until_at < least((SELECT at FROM track_published ORDER BY at LIMIT 1),
+                        (SELECT min(at) FROM track_few),
+                        (SELECT created_at FROM message ORDER BY id LIMIT 1),
+                        clock()) - interval '1 hour';
 
 
 -- name: unenlist
@@ -138,8 +177,55 @@ SELECT waiting.hash, waiting.id, waiting.instance_id, waiting.service_id, servic
 -- Whoever waits for a response correlates by its token, which the role of a host may not make known.
 INSERT INTO correlation (property)
 SELECT ARRAY['BTS.EpmRRCorrelationToken']
- WHERE EXISTS (SELECT FROM service WHERE class = 'messaging isolated' AND deployed)
+ WHERE EXISTS (SELECT FROM service WHERE class IN ('messaging isolated', 'orchestration') AND deployed)
     ON CONFLICT DO NOTHING;
+
+
+-- name: correlate_orchestration
+-- A set by which instances of an orchestration correlate. One that has changed is another one: running instances keep theirs.
+INSERT INTO correlation (property, service_id, name, types)
+VALUES (%(property)s, %(service)s, %(name)s, %(types)s)
+    ON CONFLICT DO NOTHING;
+
+
+-- name: forget_correlations
+-- Before those of a service are declared anew: its running instances keep theirs.
+DELETE FROM correlation
+ WHERE service_id = %(service)s
+   AND NOT EXISTS (SELECT FROM instance WHERE instance.service_id = %(service)s)
+   AND NOT EXISTS (SELECT FROM instance_subscription WHERE correlation_id = correlation.id);
+
+
+-- name: open_convoys
+-- takes: hash uuid[], instance uuid[]
+-- gives: opened uuid
+-- New instances that messages with these values begin or join. Whoever is the second to open one waits here until the first
+-- commits, and is not given it. In the order of their hashes, so that nobody waits for one who waits for him. They are at the
+-- host of the orchestration whose correlation the hash begins with.
+INSERT INTO convoy (hash, instance_id, host_id)
+SELECT wanted.hash, wanted.instance_id, service.host_id
+  FROM unnest(%(hash)s::uuid[], %(instance)s::uuid[]) AS wanted (hash, instance_id)
+  JOIN correlation ON correlation.id = correlation_of(wanted.hash)
+  JOIN service ON service.id = correlation.service_id
+ ORDER BY wanted.hash
+    ON CONFLICT (hash) DO NOTHING
+RETURNING hash;
+
+
+-- name: close_convoys
+-- takes: hash uuid[]
+-- gives: closed uuid
+-- Those whose instance does not wait by these values: what was to begin it turned out to be published already, or somebody
+-- forged one.
+DELETE FROM convoy
+ WHERE hash = ANY (%(hash)s::uuid[])
+   AND (SELECT true
+          FROM instance_subscription AS waiting
+         WHERE waiting.hash = convoy.hash
+           AND waiting.instance_id = convoy.instance_id
+           AND waiting.host_id = convoy.host_id
+         LIMIT 1) IS NULL
+RETURNING hash;
 
 
 -- name: list_unanswerable
@@ -162,11 +248,13 @@ SELECT lock_subscriptions(%(hash)s::uuid[], %(instance)s::uuid[]);
 
 
 -- name: end_instance
--- Delete the subscriptions of instances, one after the other in the order in which publishers lock them.
+-- Delete the subscriptions of instances at these hosts, or wherever they are, one after the other in the order in which
+-- publishers lock them.
 DELETE FROM instance_subscription
  WHERE id = ANY (ARRAY (SELECT id
                           FROM instance_subscription
                          WHERE instance_id = ANY(%(instance)s)
+                           AND (%(at)s::smallint[] IS NULL OR host_id = ANY (%(at)s::smallint[]))
                          ORDER BY id + 0
                            FOR UPDATE));
 
@@ -189,7 +277,7 @@ WITH discarded AS (
 ), moving AS (
     SELECT array_agg(ROW (host_id, sequence, priority, message_id, subscription_id, service_id, attempt, 0, instance_id, 0,
                           false, 'suspended', NULL, 'discarded', 'instance-ended', 'The instance ended without taking this message.',
-                          clock())::moving) AS rows
+                          clock(), 'discarded', NULL)::moving) AS rows
       FROM gone
 )
 SELECT array_agg(message_id), array_agg(instance_id), (SELECT count(*) FROM moving, move_references(moving.rows)) FROM gone;
@@ -209,11 +297,11 @@ SELECT subscription_id FROM subscription_removal WHERE epoch > %(epoch)s;
 
 
 -- name: list_correlations
-SELECT id, property FROM correlation;
+SELECT id, property, types, service_id, name FROM correlation;
 
 
 -- name: find_correlation
-SELECT id FROM correlation WHERE property = %(property)s;
+SELECT id FROM correlation WHERE property = %(property)s AND service_id IS NULL;
 
 
 -- name: create_correlation

@@ -1,0 +1,107 @@
+"""The commands about deploying: what would change, do it, take an application away, and how its file is written."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from crossdock.cli.completion import names_of
+from crossdock.cli.options import ApplicationFile, Database, Home, Output, Person, Reason, settings_of
+from crossdock.cli.output import Format
+
+
+def plan(
+    application: ApplicationFile,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep the plan, for `apply --plan`.")] = None,
+    home: Home = None,
+    database: Database = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Say what a deployment of the application would change, and whether running instances replay with new code.
+
+    Changes nothing and starts nothing. The exit code is 0, whatever would change.
+    """
+    from crossdock.administration.deploying import write_plan
+    from crossdock.administration.plan import plan as make_plan
+    from crossdock.administration.running import loaded
+    from crossdock.cli.show_plan import print_plan
+
+    settings = settings_of(home=home, database=database)
+    made = make_plan(loaded(application, settings), settings)
+    if out is not None:
+        write_plan(made, out)
+    print_plan(made, output)
+
+
+def apply(
+    application: ApplicationFile,
+    plan: Annotated[
+        Path | None, typer.Option("--plan", metavar="FILE", help="Only if nothing has changed since this plan.")
+    ] = None,
+    home: Home = None,
+    database: Database = None,
+    person: Person = None,
+    reason: Reason = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Deploy the application. Starts no Spark; running processes pick the change up by themselves."""
+    from crossdock.administration.deploying import apply as apply_application
+    from crossdock.administration.deploying import read_plan
+    from crossdock.administration.running import loaded
+    from crossdock.cli.show_plan import print_applied
+
+    settings = settings_of(home=home, database=database, person=person, reason=reason)
+    deployment = loaded(application, settings)
+    print_applied(apply_application(deployment, settings, plan=None if plan is None else read_plan(plan)), output)
+
+
+def undeploy(
+    application: Annotated[
+        str,
+        typer.Argument(
+            metavar="APP",
+            help="The application: its name, or its file.",
+            autocompletion=names_of("application"),
+        ),
+    ],
+    terminate: Annotated[bool, typer.Option("--terminate", help="End what waits for it, and its instances.")] = False,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep them suspended, to be resumed once it is deployed again.")
+    ] = False,
+    home: Home = None,
+    database: Database = None,
+    person: Person = None,
+    reason: Reason = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Take an application away: its locations, ports, groups and orchestrations, in one transaction.
+
+    Refused while messages wait for it or instances live, unless --terminate or --keep says what becomes of them.
+    """
+    from crossdock.administration.deploying import undeploy as undeploy_application
+    from crossdock.cli.output import print_rows
+    from crossdock.errors import UsageError
+
+    if terminate and keep:
+        raise UsageError("Give --terminate or --keep, not both")
+    settings = settings_of(home=home, database=database, person=person, reason=reason)
+    leaving = undeploy_application(application, settings, "terminate" if terminate else "keep" if keep else "refuse")
+    print_rows([leaving], output, empty="")
+
+
+def schema(
+    reference: Annotated[
+        bool, typer.Option("--reference", help="The same as a page of documentation, in Markdown.")
+    ] = False,
+) -> None:
+    """Print the JSON Schema of application files, for editors that check and complete YAML."""
+    from crossdock.administration.schema import application_schema, reference_page
+    from crossdock.cli.output import print_json
+
+    if reference:
+        sys.stdout.write(reference_page())
+    else:
+        print_json(application_schema())

@@ -1,0 +1,101 @@
+"""The commands about messages that are tracked: `explain`, `trace`, `describe`, `get messages` and `erase`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from crossdock.cli.options import Database, Home, Output, Person, Reason, settings_of
+from crossdock.cli.output import Format
+
+MessageId = Annotated[
+    str, typer.Argument(metavar="ID", help="A message, as `get messages` shows it: short or in full.")
+]
+
+
+def explain(
+    id_: MessageId,
+    subscription: Annotated[
+        str | None, typer.Argument(metavar="[SUBSCRIPTION]", help="One port or orchestration, predicate by predicate.")
+    ] = None,
+    now: Annotated[bool, typer.Option("--now", help="By the filters of now, not of when it was published.")] = False,
+    home: Home = None,
+    database: Database = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Say who got a message and where each copy is, who did not and which predicate failed, and the nearest misses."""
+    from crossdock.administration.service import opened
+    from crossdock.cli.show_message import print_explanation
+
+    with opened(settings_of(home=home, database=database)) as service:
+        explained = service.explain(id_, subscription=subscription, now=now)
+    print_explanation(explained, output, in_full=subscription is not None)
+
+
+def trace(id_: MessageId, home: Home = None, database: Database = None, output: Output = Format.TABLE) -> None:
+    """Show the journey of a message as a tree: each delivery with its attempts, answers, instances, what they sent."""
+    from crossdock.administration.service import opened
+    from crossdock.cli.show_message import print_trace
+
+    with opened(settings_of(home=home, database=database)) as service:
+        traced = service.trace(id_)
+    print_trace(traced, output)
+
+
+def describe(
+    id_: Annotated[
+        str, typer.Argument(metavar="ID", help="A message or an instance, as `get messages|instances` show it.")
+    ],
+    home: Home = None,
+    database: Database = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Show one message in full: its properties, its parts and its copies. Personal values are masked.
+
+    Or one instance of an orchestration: every step with its source lines, and its messages.
+    """
+    from crossdock.administration.service import DescribedMessage, opened
+    from crossdock.cli.show_instances import print_instance
+    from crossdock.cli.show_message import print_message
+
+    with opened(settings_of(home=home, database=database)) as service:
+        described = service.describe(id_)
+    if isinstance(described, DescribedMessage):
+        print_message(described, output)
+    else:
+        print_instance(described, output)
+
+
+def erase(
+    where: Annotated[str, typer.Option(help="Which messages, as \"CustomerId = 'C17'\".")],
+    yes: Annotated[bool, typer.Option("--yes", help="Do it. Without this they are only counted.")] = False,
+    home: Home = None,
+    database: Database = None,
+    person: Person = None,
+    reason: Reason = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Erase what is tracked of the content of messages: their properties and bodies. That they were there stays.
+
+    Nobody is shown it from then on. What is still in the box is not touched.
+    """
+    from crossdock.administration.service import opened
+    from crossdock.cli.output import print_rows
+
+    with opened(settings_of(home=home, database=database, person=person, reason=reason)) as service:
+        erased = service.erase(where, preview=not yes)
+    print_rows([erased], output, empty="")
+    if not yes and erased.found:
+        typer.echo("Nothing is erased yet. To erase them, add: --yes", err=True)
+
+
+def get_messages(home: Path | None, database: str | None, output: Format, **asked: str | int | bool | None) -> None:
+    """Print a page of messages, the newest first. How to go on is said on standard error."""
+    from crossdock.administration.service import opened
+    from crossdock.cli.show_message import print_messages
+
+    with opened(settings_of(home=home, database=database)) as service:
+        page = service.messages(**asked)
+    print_messages(page, output)

@@ -1,0 +1,268 @@
+"""The commands by which people deal with suspended messages: save, resume, terminate and edit them."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Event
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from crossdock.cli.options import (
+    AnyIds,
+    Code,
+    Database,
+    Home,
+    MessageType,
+    Output,
+    Person,
+    PortOf,
+    Reason,
+    SuspendedSince,
+    Where,
+    settings_of,
+    stop_on_signals,
+)
+from crossdock.cli.output import Format
+
+if TYPE_CHECKING:
+    from crossdock.administration.service import Administration, Chosen, Outcome, Selection
+    from crossdock.settings import Settings
+
+suspended = typer.Typer()
+
+All = Annotated[bool, typer.Option("--all", help="All of them, also where a message is suspended at several ports.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Rate = Annotated[float | None, typer.Option(min=0.1, help="How many in a second at most.")]
+_SAMPLE = 5
+
+
+@suspended.command()
+def resume(
+    ids: AnyIds = None,
+    port: PortOf = None,
+    code: Code = None,
+    type_: MessageType = None,
+    where: Where = None,
+    since: SuspendedSince = None,
+    everything: All = False,
+    yes: Yes = False,
+    rate: Rate = None,
+    home: Home = None,
+    database: Database = None,
+    person: Person = None,
+    reason: Reason = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Take suspended messages up again: deliver, route or receive them once more.
+
+    Or let suspended instances go on, with the code that is deployed now if that replays their history. The exit code is
+    3 if anything is left suspended. Ctrl-C finishes the batch in hand and says what is done.
+    """
+    settings = settings_of(home=home, database=database, person=person, reason=reason)
+    selection = _selection(ids, port, code, type_, where, since, everything=everything)
+    _deal("resume", settings, selection, yes=yes, rate=rate, output=output)
+
+
+@suspended.command()
+def terminate(
+    ids: AnyIds = None,
+    port: PortOf = None,
+    code: Code = None,
+    type_: MessageType = None,
+    where: Where = None,
+    since: SuspendedSince = None,
+    everything: All = False,
+    yes: Yes = False,
+    rate: Rate = None,
+    home: Home = None,
+    database: Database = None,
+    person: Person = None,
+    reason: Reason = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """End suspended messages, or instances, for good. Save messages first if their bytes are still needed.
+
+    No code of an instance is run; `crossdock cancel` lets it undo what it has done. Ctrl-C finishes the batch in hand
+    and says what is done.
+    """
+    settings = settings_of(home=home, database=database, person=person, reason=reason)
+    selection = _selection(ids, port, code, type_, where, since, everything=everything)
+    _deal("terminate", settings, selection, yes=yes, rate=rate, output=output)
+
+
+@suspended.command()
+def save(
+    ids: AnyIds = None,
+    port: PortOf = None,
+    code: Code = None,
+    type_: MessageType = None,
+    where: Where = None,
+    since: SuspendedSince = None,
+    everything: All = False,
+    to: Annotated[Path, typer.Option(help="The folder to write to.")] = Path(),
+    home: Home = None,
+    database: Database = None,
+    person: Person = None,
+    reason: Reason = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Write the original bytes of messages to files: of any that are named, or of suspended ones that are chosen."""
+    from crossdock.administration.service import opened
+    from crossdock.cli.output import print_rows
+
+    selection = _selection(ids, port, code, type_, where, since, everything=everything)
+    with opened(settings_of(home=home, database=database, person=person, reason=reason)) as service:
+        wanted = selection.ids
+        if not wanted:
+            wanted = list(dict.fromkeys(str(row.id) for row in service.choose("save", selection).deliveries))
+        rows = service.save(wanted, to)
+    print_rows(rows, output, empty="Nothing was saved.")
+
+
+@suspended.command()
+def edit(
+    id_: Annotated[str, typer.Argument(metavar="ID", help="A message, as `get suspended` shows it.")],
+    port: Annotated[
+        str | None,
+        typer.Option("--port", metavar="NAME", help="The port whose delivery is meant, if there are several."),
+    ] = None,
+    body: Annotated[Path | None, typer.Option(help="A file with the new body, instead of an editor.")] = None,
+    properties: Annotated[
+        list[str] | None, typer.Option("-p", "--property", metavar="NAME=VALUE", help="A property to promote.")
+    ] = None,
+    home: Home = None,
+    database: Database = None,
+    person: Person = None,
+    reason: Reason = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Change a suspended message for exactly one subscriber, and deliver it there.
+
+    Opens $EDITOR on the body, unless --body or --property says what to change. Other deliveries of the message stay as
+    they are, and so does the original, for a week. Properties are not promoted anew from a changed body.
+    """
+    from crossdock.administration.service import opened
+    from crossdock.cli.output import print_edited
+    from crossdock.errors import UsageError
+
+    new_body = None
+    if body is not None:
+        try:
+            new_body = body.read_bytes()
+        except OSError as error:
+            raise UsageError(f"{body} cannot be read: {error.strerror}.") from error
+    with opened(settings_of(home=home, database=database, person=person, reason=reason)) as service:
+        what = service.editable(id_, port)
+        if body is None and not properties:
+            new_body = _in_editor(what.message.body, what.suffix)
+        edited = service.edit(what, body=new_body, properties=properties or [])
+    print_edited(edited, output)
+
+
+def _in_editor(body: bytes, suffix: str) -> bytes:
+    """What a person makes of these bytes. The file is in a folder that nobody else can open, and goes."""
+    from crossdock.errors import UsageError
+
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / f"body{suffix}"
+        file.write_bytes(body)
+        try:
+            ended = subprocess.run([*shlex.split(editor), str(file)], check=False).returncode
+        except OSError as error:
+            raise UsageError(
+                f"The editor {editor!r} cannot be started: {error.strerror}. Set EDITOR, or give --body FILE."
+            ) from error
+        if ended:
+            raise UsageError(f"The editor {editor!r} ended with the code {ended}: nothing was changed.")
+        return file.read_bytes()
+
+
+def _selection(
+    ids: Sequence[str] | None,
+    port: str | None,
+    code: str | None,
+    type_: str | None,
+    where: str | None,
+    since: str | None,
+    *,
+    everything: bool,
+) -> Selection:
+    from crossdock.administration.service import Selection
+    from crossdock.errors import UsageError
+
+    wanted = list(ids or [])
+    if "-" in wanted:
+        read = [line.strip() for line in sys.stdin if line.strip()]
+        if not read:
+            raise UsageError("There are no ids on standard input.")
+        wanted = [id_ for id_ in wanted if id_ != "-"] + read
+    if wanted and any(each is not None for each in (code, type_, where, since)):
+        raise UsageError("Messages are named by ids, or chosen with --code, --type, --where or --since; not both.")
+    return Selection(wanted, port, code, type_, where, since, everything)
+
+
+def _deal(
+    action: Literal["resume", "terminate"],
+    settings: Settings,
+    selection: Selection,
+    *,
+    yes: bool,
+    rate: float | None,
+    output: Format,
+) -> None:
+    """Say what will be done, ask where it was not named one by one, do it, and say what became of each."""
+    from crossdock.administration.service import opened
+    from crossdock.cli.output import print_outcomes, stages
+
+    outcomes: list[Outcome] = []
+    with opened(settings) as service:
+        chosen = service.choose(action, selection)
+        total = len(chosen.deliveries) + len(chosen.instances)
+        if not selection.ids:
+            _announce(action, chosen, output)
+            if not yes:
+                _ask(action, total)
+        stop = stop_on_signals()
+        with stages() as say:
+            for outcome in _begun(service, action, chosen, rate, stop):
+                outcomes.append(outcome)
+                if len(outcomes) % 100 == 0 or len(outcomes) == total:
+                    say(f"{len(outcomes):,} of {total:,}")
+    print_outcomes(outcomes, output, total=total)
+    if len(outcomes) < total or not all(each.done for each in outcomes):
+        raise typer.Exit(3)
+
+
+def _begun(service: Administration, action: str, chosen: Chosen, rate: float | None, stop: Event) -> Iterator[Outcome]:
+    verb = service.resume if action == "resume" else service.terminate
+    return verb(chosen, rate=rate, stop=stop)
+
+
+def _announce(action: str, chosen: Chosen, output: Format) -> None:
+    """What will be done, on standard error: how many, and a few of them."""
+    from crossdock.cli.output import brief, console, table_of
+
+    err = console(stderr=True)
+    count = len(chosen.deliveries)
+    err.print(f"This will {action} {count:,} suspended deliver{'y' if count == 1 else 'ies'}.", highlight=False)
+    if output is Format.TABLE:
+        err.print(table_of([brief(row) for row in chosen.rows(_SAMPLE)]))
+        if count > _SAMPLE:
+            err.print(f"... and {count - _SAMPLE:,} more", highlight=False)
+
+
+def _ask(action: str, count: int) -> None:
+    from crossdock.errors import UsageError
+
+    if not sys.stdin.isatty():
+        raise UsageError(f"Nobody can be asked whether to {action} {count:,}: nothing was done. Give --yes.")
+    if not typer.confirm(f"{action.capitalize()} {count:,}?", err=True):
+        raise UsageError("Nothing was done.")
