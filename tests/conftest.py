@@ -33,6 +33,10 @@ settings.register_profile(
 )
 settings.load_profile("crossdock")
 
+# What is printed must not depend on the terminal, or the lack of one, in which the tests run.
+for _variable in ("COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR", "PAGER"):
+    os.environ.pop(_variable, None)
+
 _TEMPLATE = f"crossdock_template_{os.getpid()}"
 _COMPILED = pytest.StashKey[bool]()
 # A test that kills PostgreSQL starts one of its own. Nobody reads this one after the run.

@@ -117,6 +117,28 @@ class Office:
                     continue
             return
 
+    def left(self, query: str) -> list[tuple[object, ...]]:
+        return rows(self.agent.database, query)
+
+    def describe(self) -> str:
+        """What is left, for whoever has to find out why."""
+        tables = (
+            "instance",
+            "instance_subscription",
+            "held",
+            "timer",
+            "convoy",
+            "queue",
+            "claimed",
+            "scheduled",
+            "suspended",
+        )
+        left = [
+            f"{table}: {self.left(f'SELECT to_jsonb(each) FROM {table} AS each LIMIT 9')}"
+            for table in (*tables, "host_instance")
+        ]
+        return "\n".join([*left, (self.folder / "errors.txt").read_text()[-4000:]])
+
     def notes(self) -> list[dict[str, object]]:
         return [json.loads(path.read_bytes()) for path in (self.folder / "out").glob("[!.]*")]
 
@@ -157,9 +179,12 @@ def test_every_conversation_and_convoy_ends_once_whoever_is_killed(office: Offic
             office.server.acquire()
         office.publish("Payment", "OrderId", mine)
         office.start()
-    until(lambda: rows(office.agent.database, "SELECT count(*) FROM instance") == [(0,)], DEADLINE)
-    until(lambda: rows(office.agent.database, "SELECT count(*) FROM queue UNION ALL SELECT count(*) FROM claimed")
-          == [(0,), (0,)], DEADLINE)  # fmt: skip
+    until(lambda: office.left("SELECT * FROM instance") == [], DEADLINE, describe=office.describe)
+    until(
+        lambda: office.left("SELECT 1 FROM queue UNION ALL SELECT 2 FROM claimed") == [],
+        DEADLINE,
+        describe=office.describe,
+    )
 
     office.both_work()
     for host in office.hosts:

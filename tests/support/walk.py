@@ -129,11 +129,17 @@ def expected(count: int, first: int = 0) -> tuple[Counter[str], Counter[str]]:
     return Counter(f"o{n}" for n in numbers), Counter(f"o{n}" for n in numbers if n % 3 == 0)
 
 
-def until(condition: Callable[[], bool], seconds: float = 120, *, every_seconds: float = 0.02) -> None:
-    """Wait for something to become true, with a deadline."""
+def until(
+    condition: Callable[[], bool],
+    seconds: float = 120,
+    *,
+    every_seconds: float = 0.02,
+    describe: Callable[[], str] = lambda: "",
+) -> None:
+    """Wait for something to become true, with a deadline; if that passes, `describe` says how things are."""
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, "this did not happen in time"
+        assert time.monotonic() < deadline, f"this did not happen in time\n{describe()}"
         time.sleep(every_seconds)
 
 

@@ -172,7 +172,7 @@ def _grow(tree: Tree, traced: Traced) -> None:
     by_copy: dict[int | None, list[TraceEvent]] = {}
     for event in traced.events:
         by_copy.setdefault(event.sequence, []).append(event)
-    for events in by_copy.values():
+    for events in sorted(by_copy.values(), key=lambda each: each[0].port or ""):  # always in the same order
         if events[0].port is None:
             for event in events:
                 tree.add(printable(_event(event)))
