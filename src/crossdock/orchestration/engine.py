@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from threading import Event, Lock
 from uuid import UUID
@@ -75,9 +76,8 @@ class Engine:
         upkeep_at = 0.0
         while not self._stopping.is_set():
             try:
-                if (
-                    self._broken.is_set()
-                ):  # the answer to a claim may be lost: what it took comes free with the old life
+                # The answer to a claim may be lost: what it took comes free with the old life.
+                if self._broken.is_set():
                     self._lifeline.end()
                     self._broken.clear()
                 self._lifeline.hold()
@@ -142,16 +142,18 @@ class Engine:
     def _do(self, host_instance: int, references: Sequence[Reference], due: Sequence[DueTimer]) -> None:
         self._calls.hold(len(references))
         try:
-            mine, timers = self._shared.take(references, due)
-            while mine or timers:
+            mine, timers = self._shared.take(host_instance, references, due)
+            batches = [(host_instance, mine, timers)] if mine or timers else []
+            while batches:
+                life, mine, timers = batches.pop()
                 try:
-                    self._worker.work(host_instance, mine, timers)
+                    self._worker.work(life, mine, timers)
                 except TransientError as error:
                     self._agent.outage.waits(error)
                 except Exception as error:
                     logger.exception("Steps of orchestrations failed in an unexpected way: %r", error)
                     self._broken.set()
-                mine, timers = self._shared.leave(mine, timers), []
+                batches += [(life, more, []) for life, more in self._shared.leave(mine, timers).items()]
         finally:
             self._calls.release(len(references))
 
@@ -168,13 +170,19 @@ class Engine:
 
 
 class InstancesInHand:
-    """Which instances threads have in hand; what comes for one meanwhile is for the thread that has it."""
+    """Which instances threads have in hand; what comes for one meanwhile is for the thread that has it.
+
+    Each reference is kept with the life of the engine that claimed it: only in its name can the reference be settled,
+    and the thread may have begun in the life before.
+    """
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._held: dict[UUID, list[Reference]] = {}
+        self._held: dict[UUID, list[tuple[int, Reference]]] = {}
 
-    def take(self, references: Sequence[Reference], due: Sequence[DueTimer]) -> tuple[list[Reference], list[DueTimer]]:
+    def take(
+        self, host_instance: int, references: Sequence[Reference], due: Sequence[DueTimer]
+    ) -> tuple[list[Reference], list[DueTimer]]:
         """Those that nobody has in hand."""
         mine: list[Reference] = []
         with self._lock:
@@ -186,21 +194,22 @@ class InstancesInHand:
                     taken.add(each.instance)
                     mine.append(each)
                 else:
-                    self._held[each.instance].append(each)
+                    self._held[each.instance].append((host_instance, each))
             timers = [each for each in due if each.instance in taken or each.instance not in self._held]
             for instance in taken | {each.instance for each in timers}:
                 self._held[instance] = []
         return mine, timers
 
-    def leave(self, references: Sequence[Reference], due: Sequence[DueTimer]) -> list[Reference]:
-        """These are done; gives what has come for their instances, which stay in hand."""
+    def leave(self, references: Sequence[Reference], due: Sequence[DueTimer]) -> dict[int, list[Reference]]:
+        """These are done; gives what has come for their instances, by the life that claimed it. Those stay in hand."""
+        more: defaultdict[int, list[Reference]] = defaultdict(list)
         with self._lock:
-            more: list[Reference] = []
             for instance in {each.instance for each in references if each.instance} | {each.instance for each in due}:
                 came = self._held.get(instance)
                 if came:
-                    more += came
-                    self._held[instance] = []
+                    first, _ = came[0]  # an instance is in one batch at a time
+                    more[first] += [each for life, each in came if life == first]
+                    self._held[instance] = [(life, each) for life, each in came if life != first]
                 else:
                     self._held.pop(instance, None)
         return more
