@@ -18,7 +18,10 @@ import psutil
 import pytest
 
 from counted import assert_explained
+from crossdock.messagebox.agent import Agent
+from crossdock.messagebox.embedded import EmbeddedServer
 from exact_box import assert_box_is_exact
+from exact_track import assert_track_is_exact
 from walk import Walk, expected, java_of, kill, python_workers_of, until
 
 pytestmark = pytest.mark.process
@@ -110,4 +113,9 @@ def assert_exact(walk: Walk, *, kills: int, lives: int = 1) -> None:
     left_over = [path for port in ("all", "europe-large") for path in (walk.folder / "out" / port).glob(".*")]
     assert left_over == []
     assert_box_is_exact(walk, ORDERS)
+    server = EmbeddedServer(walk.home)
+    with Agent(server.acquire()) as agent:
+        ports = {"Archive": walk.folder / "out" / "all", "EuropeLarge": walk.folder / "out" / "europe-large"}
+        assert_track_is_exact(agent, ports, suspended=1)
+    server.release()
     until(lambda: not walk.processes(), 20)
