@@ -300,7 +300,10 @@ class MessageBoxMachine(ComparedBox):
         assert self.process(data).suspended.resume(chosen) == self.model.resume(chosen)
 
     def route_again(self, data: st.DataObject) -> None:
-        chosen, above = self.some_suspended(data), self.latest()
+        # What an instance ended without taking is routed by other rules: see tests/orchestration/test_discarded.py.
+        discarded = {each.message for each in self.model.suspended(kinds={"discarded"})}
+        chosen = [message for message in self.some_suspended(data) if message not in discarded]
+        above = self.latest()
 
         routed = self.process(data).route_again(chosen)
 
