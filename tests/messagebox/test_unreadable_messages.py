@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from acting import resume, save, terminate
 from crossdock.administration.suspended import list_suspended
 from crossdock.cli.app import app
-from crossdock.errors import ContextError, GivenUpError
+from crossdock.errors import ContextError, GivenUpError, UsageError
 from crossdock.host.isolated import IsolatedInstance
 from crossdock.host.publisher import Publisher
 from crossdock.host.token import TOKEN
@@ -138,6 +138,17 @@ def test_message_that_cannot_be_read_can_be_saved_and_terminated_and_resumed_onc
     with running(agent, partner):
         until(lambda: settled(agent))
     assert (partner.got, kinds(agent)) == (["1"], [])
+
+
+def test_folder_that_cannot_be_written_is_named_with_the_next_step(agent: Agent, tmp_path: Path) -> None:
+    deploy(agent, port("Out", "Region = 'NO'"))
+    publish(agent, {"Region": "SE"})
+    [row] = agent.suspended.messages()
+    (tmp_path / "file").touch()
+
+    for folder in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(UsageError, match=r"file.* cannot be written: .*\. Save elsewhere with: --to FOLDER"):
+            save(agent, [str(row.id)], folder)
 
 
 @pytest.mark.parametrize("stored", ["{}", NO_CONTEXTS[7]])

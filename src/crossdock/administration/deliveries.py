@@ -226,8 +226,13 @@ def counted(outcomes: Sequence[Outcome]) -> Mapping[str, int]:
 def save(agent: Agent, ids: Sequence[str], folder: Path) -> list[Saved]:
     """Write the original bytes of messages to files named by their id; never over an existing file."""
     messages = read(agent, read_message_ids(agent, ids), "save")
-    folder.mkdir(parents=True, exist_ok=True)
-    return [_save(message, folder) for message in messages.values()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return [_save(message, folder) for message in messages.values()]
+    except OSError as error:
+        raise UsageError(
+            f"{error.filename or folder} cannot be written: {error.strerror}. Save elsewhere with: --to FOLDER"
+        ) from error
 
 
 def read(agent: Agent, ids: Sequence[UUID], action: str) -> dict[UUID, Message]:
