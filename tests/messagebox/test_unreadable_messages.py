@@ -22,7 +22,7 @@ from crossdock.message.context import Context
 from crossdock.message.publication import Publication
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.messages import HELD_BYTES, UNREADABLE
-from express import a_message, deploy, kinds, port, publish, rows
+from express import a_message, delivered_now, deploy, kinds, port, publish, rows
 from service import BatchPartner, Partner, publish_named, running, settled
 from walk import until
 
@@ -149,6 +149,22 @@ def test_folder_that_cannot_be_written_is_named_with_the_next_step(agent: Agent,
     for folder in (tmp_path / "file", tmp_path / "file" / "below"):
         with pytest.raises(UsageError, match=r"file.* cannot be written: .*\. Save elsewhere with: --to FOLDER"):
             save(agent, [str(row.id)], folder)
+
+
+def test_bytes_that_are_gone_are_told_from_a_message_that_never_was(
+    agent: Agent, database: str, tmp_path: Path
+) -> None:
+    deploy(agent, port("Out", "Region = 'NO'"))
+    message = a_message(agent, {"Region": "NO"})
+    publish(agent, message)
+    delivered_now(agent)
+    with psycopg.connect(database) as connection:
+        connection.execute("DELETE FROM crossdock.message")
+
+    with pytest.raises(UsageError, match=f"The bytes of message {message.id} are gone: .* crossdock trace"):
+        save(agent, [str(message.id)], tmp_path)
+    with pytest.raises(UsageError, match="There is no message"):
+        save(agent, [str(agent.message_id())], tmp_path)
 
 
 @pytest.mark.parametrize("stored", ["{}", NO_CONTEXTS[7]])

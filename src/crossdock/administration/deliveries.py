@@ -248,7 +248,12 @@ def read(agent: Agent, ids: Sequence[UUID], action: str) -> dict[UUID, Message]:
                 f"Your database user may not read the body of message {missing[0]}: that takes the right `bodies`. "
                 "An administrator gives it with: crossdock grant bodies USER"
             )
-        raise UsageError(f"There is no message {missing[0]}. List them with: crossdock get suspended")
+        if agent.track.find(missing[:1], personal=False):
+            raise UsageError(
+                f"The bytes of message {missing[0]} are gone: it is settled, and its body is not tracked. What "
+                f"happened to it: crossdock trace {missing[0]}"
+            )
+        raise UsageError(f"There is no message {missing[0]}. List messages with: crossdock get messages")
     return {id_: found[id_] for id_ in ids}
 
 
