@@ -122,6 +122,25 @@ def test_message_that_is_tracked_no_longer_is_explained_from_the_box(
     assert [event.event for event in service.trace(str(given.id)).events] == ["published", "queued"]
 
 
+def test_what_became_of_a_copy_is_not_made_up_where_the_message_is_not_tracked(
+    agent: Agent, service: Administration, database: str
+) -> None:
+    deploy(agent, port("Delivered", "Region = 'NO'"), port("Waiting", "Region = 'NO'"))
+    message = a_message(agent, ORDER)
+    publish(agent, message)
+    with living(agent) as life:
+        first, second = sorted(claim(agent, life), key=lambda each: each.service_id)
+        agent.settle(life.instance, [Complete(first), Suspend(second, "the partner refused it")])
+    with psycopg.connect(database) as connection:
+        connection.execute("DELETE FROM crossdock.track_few")
+
+    explained, now = service.explain(str(message.id)), service.explain(str(message.id), now=True)
+
+    for each in (explained, now):
+        assert (row(each, "Delivered").matched, row(each, "Delivered").state) == (True, "unknown")
+        assert row(each, "Waiting").state == "suspended"
+
+
 def test_message_that_was_routed_later_shows_the_copy_that_nobody_gave_at_first(
     agent: Agent, service: Administration
 ) -> None:

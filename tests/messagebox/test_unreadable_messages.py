@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from acting import resume, save, terminate
 from crossdock.administration.suspended import list_suspended
 from crossdock.cli.app import app
-from crossdock.errors import ContextError, GivenUpError
+from crossdock.errors import ContextError, GivenUpError, UsageError
 from crossdock.host.isolated import IsolatedInstance
 from crossdock.host.publisher import Publisher
 from crossdock.host.token import TOKEN
@@ -22,7 +22,7 @@ from crossdock.message.context import Context
 from crossdock.message.publication import Publication
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.messages import HELD_BYTES, UNREADABLE
-from express import a_message, deploy, kinds, port, publish, rows
+from express import a_message, delivered_now, deploy, kinds, port, publish, rows
 from service import BatchPartner, Partner, publish_named, running, settled
 from walk import until
 
@@ -138,6 +138,33 @@ def test_message_that_cannot_be_read_can_be_saved_and_terminated_and_resumed_onc
     with running(agent, partner):
         until(lambda: settled(agent))
     assert (partner.got, kinds(agent)) == (["1"], [])
+
+
+def test_folder_that_cannot_be_written_is_named_with_the_next_step(agent: Agent, tmp_path: Path) -> None:
+    deploy(agent, port("Out", "Region = 'NO'"))
+    publish(agent, {"Region": "SE"})
+    [row] = agent.suspended.messages()
+    (tmp_path / "file").touch()
+
+    for folder in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(UsageError, match=r"file.* cannot be written: .*\. Save elsewhere with: --to FOLDER"):
+            save(agent, [str(row.id)], folder)
+
+
+def test_bytes_that_are_gone_are_told_from_a_message_that_never_was(
+    agent: Agent, database: str, tmp_path: Path
+) -> None:
+    deploy(agent, port("Out", "Region = 'NO'"))
+    message = a_message(agent, {"Region": "NO"})
+    publish(agent, message)
+    delivered_now(agent)
+    with psycopg.connect(database) as connection:
+        connection.execute("DELETE FROM crossdock.message")
+
+    with pytest.raises(UsageError, match=f"The bytes of message {message.id} are gone: .* crossdock trace"):
+        save(agent, [str(message.id)], tmp_path)
+    with pytest.raises(UsageError, match="There is no message"):
+        save(agent, [str(agent.message_id())], tmp_path)
 
 
 @pytest.mark.parametrize("stored", ["{}", NO_CONTEXTS[7]])

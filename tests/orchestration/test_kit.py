@@ -168,3 +168,21 @@ def test_cancelled_instance_undoes_what_it_did(messagebox: TemporaryMessageBox, 
 
     assert [message.type for message in messagebox.sent_to("Mail")] == ["Closed"]
     assert messagebox.instances() == []
+
+
+def test_instance_may_be_named_by_its_id(shop: TemporaryMessageBox) -> None:
+    [instance] = shop.instances()
+
+    assert shop.describe(instance.id) == shop.describe(instance)
+    with pytest.raises(UsageError, match="'no id' is not the id of an instance"):
+        shop.resume("no id")
+    shop.cancel(instance.id)
+
+    assert shop.instances() == []
+
+
+def test_wrong_use_is_a_sentence(messagebox: TemporaryMessageBox) -> None:
+    with pytest.raises(UsageError, match="Nothing is deployed"):
+        messagebox.publish("Order", {"id": "A1"})
+    with pytest.raises(UsageError, match="forward only"):
+        messagebox.clock.jump(days=-1)

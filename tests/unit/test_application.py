@@ -59,6 +59,8 @@ def test_structured_groups_mean_the_same_as_text(folder: Path) -> None:
         ("Amount >= 1000", "Amount >= 'much'", "property 'Amount' is decimal, and 'much' is not a decimal"),
         ("Amount >= 1000", "Amount >= ", "filter (column 54): a constant is missing at the end"),
         ("Amount: decimal", "Amount: money", "properties.Amount.type: input should be 'text', 'integer'"),
+        ("name: Archive", "name: Archive\n    retry: 3", "send_ports[1].retry: this takes keys with values, as in {key: value}"),
+        ("{OrderId: text, Region: text, Amount: decimal}", "[OrderId]", "properties: this takes keys with values"),
         ("Region: $.region", "Region: region", "schema 'Order': property 'Region': 'region' is not a path to one field"),
         ("Region: $.region", "Country: $.region", "schema 'Order': it promotes 'Country', which is not declared"),
         ("name: Archive", "name: EuropeLarge", "the name 'EuropeLarge' is used for more than one send port"),

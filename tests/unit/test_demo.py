@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
+from threading import Event
 
+import pytest
 from rich.console import Console
 
 from crossdock.administration.running import loaded
-from crossdock.cli.show_demo import draw, sample_order
+from crossdock.cli.show_demo import draw, sample_order, show_demo
 from crossdock.demo.orders import make_demo
+from crossdock.errors import UsageError
 from crossdock.settings import Settings
 
 
@@ -40,3 +43,10 @@ def test_demo_of_few_orders_has_no_sample(tmp_path: Path) -> None:
     deployment = loaded(make_demo(tmp_path, 5), Settings(home=tmp_path, database="", master=""))
 
     assert sample_order(deployment, tmp_path / "in") is None
+
+
+def test_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    with pytest.raises(UsageError, match=r"The folder .*file/demo of the demo cannot be made: Not a directory\."):
+        show_demo(tmp_path / "file" / "demo", 10, Event())

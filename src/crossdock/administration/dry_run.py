@@ -157,7 +157,7 @@ def _index(message: Message) -> int:
 
 
 def _location(deployment: Deployment, file: Path, name: str | None) -> DeployedLocation:
-    """The one that is named, the only one, or the only one whose mask fits the file."""
+    """The one that is named, the only one, or the only one whose mask, or mask and folder, fits the file."""
     if name is not None:
         named = [location for location in deployment.locations if location.name == name]
         if not named:
@@ -167,6 +167,10 @@ def _location(deployment: Deployment, file: Path, name: str | None) -> DeployedL
     fitting = list(deployment.locations)
     if len(fitting) > 1:
         fitting = [each for each in fitting if fnmatchcase(file.name, Path(str(each.definition["address"])).name)]
+    if len(fitting) > 1:  # the same mask in several folders: the folder of the file decides, if it is one of them
+        folder = file.resolve().parent
+        beside = [each for each in fitting if Path(str(each.definition["address"])).parent == folder]
+        fitting = beside or fitting
     if len(fitting) != 1:
         found = "no receive location" if not fitting else "more than one receive location"
         known = ", ".join(location.name for location in fitting or deployment.locations) or "none"

@@ -51,9 +51,10 @@ class ExplainedSubscription:
 
     `matched` is what its filter says. `failed` are the predicates that are missing, of the group that came nearest.
     `state` is where its copy is: queued, claimed, waiting, suspended, held, delivered, completed, terminated, discarded
-    and so on; `refused` for lack of `labels`; `not given` if it matched and there was no copy; `not matched`. `at` is
-    when that happened, or of a copy that waits when it is due. `instance` is the running instance that has the copy.
-    `only_addressed`: it has no filter, and gets what names it.
+    and so on; `refused` for lack of `labels`; `not given` if it matched and there was no copy; `unknown` if the
+    message is not tracked, so that nobody can tell; `not matched`. `at` is when that happened, or of a copy that waits
+    when it is due. `instance` is the running instance that has the copy. `only_addressed`: it has no filter, and gets
+    what names it.
     """
 
     name: str
@@ -205,7 +206,7 @@ def _state(
         return DeliveryState("not matched"), ()
     if any(route.subscription_id == version.subscription_id for route in message.routes):
         return DeliveryState("settled", reason="what became of it is not known any more"), ()
-    return DeliveryState("not given"), ()
+    return DeliveryState("not given" if message.tracked is not None else "unknown"), ()
 
 
 def _instance_row(delivery: Delivery) -> ExplainedSubscription:

@@ -145,6 +145,10 @@ def _told(problem: ErrorDetails) -> str:
             return f"{place}: unknown key {key!r}" + (f"; did you mean {meant[0]!r}?" if meant else "")
         case "missing":
             return f"{place}: this key is missing"
+        case "model_type" | "dict_type":
+            return f"{place}: this takes keys with values, as in {{key: value}}"
+        case "list_type":
+            return f"{place}: this takes a list, as in [one, another]"
         case _:
             hint = ""
             if problem["type"] == "string_type" and isinstance(problem["input"], bool):

@@ -6,9 +6,18 @@ import logging
 import os
 import sys
 
+_INTERRUPTED = 130  # as shells say it: 128 and the number of the signal
+
 
 def main() -> None:
     """The entry point of the `crossdock` command."""
+    try:
+        _main()
+    except KeyboardInterrupt:  # before a command has begun: the commands themselves handle it
+        sys.exit(_INTERRUPTED)
+
+
+def _main() -> None:
     from typer import TyperException
 
     from crossdock.cli.app import app

@@ -60,12 +60,18 @@ def show_demo(folder: Path, orders: int, stop: Event) -> None:
 
 def _fresh(folder: Path) -> None:
     """Remove an earlier demo, and nothing else."""
-    if folder.exists() and any(folder.iterdir()):
-        if not (folder / _MARK).exists():
-            raise UsageError(f"{folder} is not empty and was not made by the demo. Choose another --home.")
-        shutil.rmtree(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / _MARK).touch()
+    try:
+        if folder.exists() and any(folder.iterdir()):
+            if not (folder / _MARK).exists():
+                raise UsageError(f"{folder} is not empty and was not made by the demo. Choose another --home.")
+            shutil.rmtree(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / _MARK).touch()
+    except OSError as error:
+        raise UsageError(
+            f"The folder {folder} of the demo cannot be made: {error.strerror}. Choose another --home, or start the "
+            "demo where you may write."
+        ) from error
 
 
 def draw(out: Console, deployment: Deployment) -> None:

@@ -35,6 +35,7 @@ _SENTENCES = {
     "settled": "is settled",
     "refused": "was refused",
     "not given": "was not given",
+    "unknown": "is not in the box: it was delivered, was ended, or was never given",
 }
 
 
@@ -119,7 +120,7 @@ def _head(explained: ExplainedMessage, *, in_full: bool) -> str:
     place = f" at {explained.location}" if explained.location else ""
     matched = sum(row.matched for row in explained.subscriptions)
     day = "of now" if explained.filters == "now" else "of its day" if explained.tracked else "of the time it was stored"
-    source = "" if explained.tracked else " It is tracked no longer: this is what the box says."
+    source = "" if explained.tracked else " It is not tracked, or not any more: this is what the box says."
     verb = "matches" if matched == 1 else "match"
     said = f"Of {len(explained.subscriptions):,} subscriptions {day}, {matched:,} {verb}."
     if in_full:

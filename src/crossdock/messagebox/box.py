@@ -12,6 +12,8 @@ from crossdock.messagebox.migrate import MIGRATION_LOCK, check_server, check_ver
 from crossdock.messagebox.outage import one_line
 from crossdock.messagebox.statement import statement
 
+_ADDRESS = "Its address is that of --database or CROSSDOCK_DATABASE; to check it: crossdock doctor"
+
 
 class Box:
     """`agent.box`: the verbs for the MessageBox itself."""
@@ -35,7 +37,8 @@ class Box:
             with psycopg.connect(self._database.address, connect_timeout=10) as connection:
                 return check_server(connection)
         except psycopg.OperationalError as error:
-            raise UnavailableError(f"The database cannot be reached: {one_line(error)}") from error
+            said = _sentence(one_line(error))
+            raise UnavailableError(f"The database cannot be reached: {said} {_ADDRESS}") from error
         except psycopg.ProgrammingError as error:
             # The text is not shown: what libpq says of a wrong address quotes it.
             raise UsageError("--database is not the address of a PostgreSQL database") from error
@@ -84,3 +87,7 @@ class Box:
     def may_maintain(self) -> bool:
         """Whether our database user may do what the maintenance jobs do; the role of a host may not."""
         return bool(self._database.value("may_maintain"))
+
+
+def _sentence(said: str) -> str:
+    return said if said.endswith((".", "?")) else f"{said}."

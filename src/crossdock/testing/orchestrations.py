@@ -70,7 +70,10 @@ class Clock:
 
     def jump(self, **by: float) -> None:
         """Let so much time pass, as in `jump(days=14)`, and let orchestrations do what is due then."""
-        self._ahead += timedelta(**by)
+        step = timedelta(**by)
+        if step < timedelta(0):
+            raise UsageError("The clock of the MessageBox jumps forward only.")
+        self._ahead += step
         shift_clock(self._database, self._ahead)
         self._after()
 
@@ -137,9 +140,7 @@ class TemporaryMessageBox:
         `body` is what JSON can hold, text or bytes. AssertionError if nobody subscribes to it.
         """
         message = self._made(type_, body, promoted)
-        host = next(iter(self._hosts.values()), None)
-        if host is None:
-            raise UsageError("Nothing is deployed. Call deploy() first.")
+        host = next(iter(self._hosts.values()))
         published = self.agent.publish([Publication(host.id, (message,))])
         if published.unrouted:
             reasons = "; ".join(published.reasons.values())
@@ -204,18 +205,18 @@ class TemporaryMessageBox:
         """Running instances, as `crossdock get instances` lists them."""
         return list_instances(self.agent, state=state, where=where)
 
-    def describe(self, instance: Instance) -> DescribedInstance:
-        """All steps of an instance, as `crossdock describe` shows them."""
-        return describe_instance(self.agent, instance.id)
+    def describe(self, instance: Instance | str) -> DescribedInstance:
+        """All steps of an instance, or of the one with this id, as `crossdock describe` shows them."""
+        return describe_instance(self.agent, _id(instance))
 
-    def resume(self, instance: Instance) -> None:
-        self._seen.discard(instance.id)
-        resume_instances(self.agent, [instance.id])
+    def resume(self, instance: Instance | str) -> None:
+        self._seen.discard(_id(instance))
+        resume_instances(self.agent, [_id(instance)])
         self.run()
 
-    def cancel(self, instance: Instance) -> None:
+    def cancel(self, instance: Instance | str) -> None:
         """Let an instance undo what it has done, and end."""
-        cancel_instances(self.agent, [instance.id])
+        cancel_instances(self.agent, [_id(instance)])
         self.run()
 
     def run(self) -> None:
@@ -273,9 +274,12 @@ class TemporaryMessageBox:
     # Messages
 
     def _made(self, type_: str, body: object, promoted: dict[str, Value]) -> Message:
+        if not self._hosts:
+            raise UsageError("Nothing is deployed. Call deploy() first.")
         definition = self._schemas.get(type_)
         if definition is None:
-            raise UsageError(f"No schema declares the message type {type_!r} (there are: {', '.join(self._schemas)}).")
+            known = ", ".join(self._schemas) or "none"
+            raise UsageError(f"No schema declares the message type {type_!r} (there are: {known}).")
         [document] = receive_pipeline(definition).execute(encode_body(body))
         if document.error is not None:
             raise UsageError(f"This body is no {type_}: {document.error}")
@@ -284,6 +288,15 @@ class TemporaryMessageBox:
 
     def _message(self, context: Context, body: object) -> Message:
         return Message(self.agent.message_id(), context, (Part("body", encode_body(body)),))
+
+
+def _id(instance: Instance | str) -> str:
+    if not isinstance(instance, str):
+        return instance.id
+    try:
+        return str(UUID(instance))
+    except ValueError as error:
+        raise UsageError(f"{instance!r} is not the id of an instance. Take one of instances().") from error
 
 
 class _Host:
