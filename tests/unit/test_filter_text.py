@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from types import FrameType
+from typing import Any
+
 import pytest
 
 from crossdock.errors import FilterError
@@ -117,3 +121,45 @@ def test_filter_that_needs_too_many_groups_is_refused_but_in_takes_hundreds_of_v
 def test_filter_that_would_explode_is_refused_before_it_does() -> None:
     with pytest.raises(FilterError, match="more than 256 groups"):
         parse_filter(REGISTRY, " AND ".join(f"(Region = 'a{n}' OR Region = 'b{n}')" for n in range(60)))
+
+
+def test_long_filter_takes_time_in_proportion_to_its_length() -> None:
+    """Counted, not timed: how often predicates are compared with others."""
+    compared = 0
+
+    def count(frame: FrameType, event: str, argument: Any) -> None:  # noqa: ARG001
+        nonlocal compared
+        compared += event == "call" and frame.f_code.co_name == "__hash__"
+
+    text = " AND ".join(f"Region != 'r{number}'" for number in range(500))
+    sys.setprofile(count)
+    try:
+        parsed = parse_filter(REGISTRY, text)
+    finally:
+        sys.setprofile(None)
+
+    assert [len(group) for group in parsed.groups] == [500]
+    assert compared < 5_000
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (" AND ".join(f"Flags != {number}" for number in range(10_001)), "more than 10,000 predicates"),
+        (" AND ".join([*(f"(Flags = {n} OR Amount = {n})" for n in range(10)),
+                       *(f"Region != 'r{n}'" for n in range(5_000))]), "more than 256 groups"),
+    ],
+    ids=["long", "long-and-wide"],
+)  # fmt: skip
+def test_filter_that_would_grow_out_of_hand_is_refused_at_once(text: str, reason: str) -> None:
+    with pytest.raises(FilterError, match=reason):
+        parse_filter(REGISTRY, text)
+
+
+def test_predicates_stay_in_the_order_in_which_they_are_written() -> None:
+    written = "Region != 'A' AND Flags = 1 AND (Amount = 1 OR Amount = 2) AND Ratio > 1 AND Region != 'A'"
+
+    [first, second] = parse_filter(REGISTRY, written).groups
+
+    assert [each.property for each in first] == ["Region", "Flags", "Amount", "Ratio"]
+    assert [each.property for each in second] == ["Region", "Flags", "Amount", "Ratio"]

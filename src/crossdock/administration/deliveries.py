@@ -22,6 +22,7 @@ from crossdock.receive.location import ReceiveLocation
 BATCH = 100
 _DELIVERIES = ("send", "stopped")
 _ROUTED_AGAIN = ("unrouted", "discarded")
+_LONGEST_EXTENSION = 40  # in bytes: a file name has room for 255, and ours begins with a message id
 _TAKES_AN_ADMINISTRATOR = "refused: it was never delivered; to publish it again takes an administrator"
 
 
@@ -259,7 +260,7 @@ def read(agent: Agent, ids: Sequence[UUID], action: str) -> dict[UUID, Message]:
 
 def _save(message: Message, folder: Path) -> Saved:
     source = str(message.context.get("FILE.ReceivedFileName") or "")
-    target = folder / f"{message.id}{Path(source).suffix}"
+    target = folder / f"{message.id}{_extension(source)}"
     try:
         with target.open("xb") as file:
             for chunk in message.parts[0].chunks():
@@ -268,3 +269,9 @@ def _save(message: Message, folder: Path) -> Saved:
         if target.read_bytes() != message.body:
             raise UsageError(f"{target} exists with other content. Save elsewhere with: --to FOLDER") from error
     return Saved(str(message.id), str(target), target.stat().st_size, source or None)
+
+
+def _extension(source: str) -> str:
+    """Of the file that a message came from. Its sender has named it: one that no file name has room for is left out."""
+    found = Path(source).suffix
+    return found if len(found.encode(errors="surrogateescape")) <= _LONGEST_EXTENSION else ""

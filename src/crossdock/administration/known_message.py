@@ -105,7 +105,7 @@ def find_message(agent: Agent, id_: UUID) -> KnownMessage:
 
 def find_messages(agent: Agent, ids: Sequence[UUID]) -> list[KnownMessage]:
     """Those of which anything is known, in the order in which they were published."""
-    tracked = {each.id: each for each in agent.track.find(ids, personal=agent.access.rights().any("bodies"))}
+    tracked = {each.id: each for each in agent.track.find(ids, personal=agent.access.rights().allow("bodies", None))}
     stored = agent.whereabouts.stored(ids)
     personal = agent.configuration.personal()
     known = [

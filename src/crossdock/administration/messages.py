@@ -165,9 +165,9 @@ def search_personal(agent: Agent, condition: Filter | None, *, agreed: bool) -> 
     names = sorted(asked & agent.configuration.personal())
     if names and not agreed:
         raise UsageError(f"Property {names[0]!r} is personal. To search by it, which is recorded, add: --personal")
-    if names and not agent.access.rights().any("bodies"):
+    if names and not agent.access.rights().allow("bodies", None):
         raise NotAllowedError(
-            f"Property {names[0]!r} is personal: to search by it takes the right bodies. "
+            f"Property {names[0]!r} is personal: to search by it takes the right bodies for all applications. "
             "An administrator gives it with: crossdock grant bodies USER"
         )
     if names:

@@ -149,9 +149,9 @@ def deploy(connection: psycopg.Connection, deployment: Deployment) -> bool:
     poorer = _deploy_hosts(connection, deployment, moved[0])
     _deploy_locations(connection, deployment)
     _deploy_groups(connection, deployment)
-    _deploy_services(connection, deployment, moved[0])
+    _deploy_services(connection, deployment)
     _deploy_orchestrations(connection, deployment)
-    settle_members(connection, moved[0])
+    settle_members(connection)
     for host in poorer:  # after ports have moved to hosts that have what this one lost
         connection.execute(statement("withhold_labelled"), {"host": host})
     connection.execute(statement("correlate_responses"))
@@ -213,14 +213,14 @@ def _deploy_groups(connection: psycopg.Connection, deployment: Deployment) -> No
         connection.execute(statement("deploy_group"), {"name": name, "application": deployment.application})
 
 
-def _deploy_services(connection: psycopg.Connection, deployment: Deployment, epoch: int) -> None:
+def _deploy_services(connection: psycopg.Connection, deployment: Deployment) -> None:
     services = deployment.services
     names = [each.name for each in services]
     kept = {"application": deployment.application, "names": names}
     gone = connection.execute(statement("retire_services"), kept).fetchall()
-    connection.execute(statement("unenlist"), {"service": [id_ for (id_,) in gone], "epoch": epoch})
+    connection.execute(statement("unenlist"), {"service": [id_ for (id_,) in gone]})
     changed = changed_services(services, deployed_services(connection, names))
-    _change_services(connection, deployment.application, changed, epoch)
+    _change_services(connection, deployment.application, changed)
 
 
 def deployed_services(connection: psycopg.Connection, names: Sequence[str]) -> dict[str, StoredService]:
@@ -256,7 +256,7 @@ def _deploy_orchestrations(connection: psycopg.Connection, deployment: Deploymen
             resume_stopped(connection, row[0])
 
 
-def _change_services(connection: psycopg.Connection, application: str, ports: Sequence[Service], epoch: int) -> None:
+def _change_services(connection: psycopg.Connection, application: str, ports: Sequence[Service]) -> None:
     """Bring services up to date; a subscription is made anew under the same id, unless the service is unenlisted."""
     names = [port.name for port in ports]
     found = connection.execute(statement("list_service_places"), {"names": names}).fetchall()
@@ -270,7 +270,7 @@ def _change_services(connection: psycopg.Connection, application: str, ports: Se
     ]
     left = connection.execute(statement("follow_port")).fetchall()
     moved += [{"service": service, "host": host} for service, host, elsewhere, _ in left if elsewhere]
-    enlisted = [{"service": service, "epoch": epoch} for service, state, _ in deployed if state != "unenlisted"]
+    enlisted = [{"service": service} for service, state, _ in deployed if state != "unenlisted"]
     # What orchestrations resume needs their correlations, which are deployed after them.
     started = [
         {"service": service}
@@ -325,31 +325,31 @@ def _deploy_service(connection: psycopg.Connection, application: str, port: Serv
     return row[0], row[1], row[2]
 
 
-def enlist(connection: psycopg.Connection, service: int, epoch: int) -> None:
+def enlist(connection: psycopg.Connection, service: int) -> None:
     """Give a service its subscription, or bring the one it has up to date."""
-    connection.execute(statement("enlist"), {"service": service, "epoch": epoch})
-    connection.execute(statement("insert_predicates"), {"service": service})
+    connection.execute(host_statement("enlist", None), {"service": service})
+    connection.execute(host_statement("insert_predicates", None), {"service": service})
 
 
-def settle_members(connection: psycopg.Connection, epoch: int) -> list[tuple[int, int, int]]:
+def settle_members(connection: psycopg.Connection) -> list[tuple[int, int, int]]:
     """Let the members of groups follow their groups and ports; gives what was resumed: (service, host, references)."""
     resumed = []
     for service, before, host, after in connection.execute(statement("list_members")).fetchall():
-        count = change_state(connection, service, before, after, epoch)
+        count = change_state(connection, service, before, after)
         if count:
             resumed.append((service, host, count))
     return resumed
 
 
-def change_state(connection: psycopg.Connection, service: int, before: str, after: str, epoch: int) -> int:
+def change_state(connection: psycopg.Connection, service: int, before: str, after: str) -> int:
     """Bring the subscription of a service from one state to another; gives how many references that resumed."""
     connection.execute(statement("set_service_state"), {"service": service, "state": after})
     if after == "unenlisted":
-        connection.execute(statement("unenlist"), {"service": [service], "epoch": epoch})
+        connection.execute(host_statement("unenlist", None), {"service": [service]})
     elif before == "unenlisted":
-        enlist(connection, service, epoch)
+        enlist(connection, service)
     else:
-        connection.execute(statement("touch_subscription"), {"service": service, "epoch": epoch})
+        connection.execute(host_statement("touch_subscription", None), {"service": service})
     return resume_stopped(connection, service) if after == "started" else 0
 
 

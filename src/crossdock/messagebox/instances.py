@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -101,11 +100,11 @@ class Instances:
 
     def resume(self, ids: Sequence[UUID]) -> Sequence[UUID]:
         """Let suspended instances go on; gives those that were suspended."""
-        return self._woken("resume_instances", ids, Act("resume", "", {"state": "suspended"}, {"state": "running"}))
+        return self._woken("resume_instances", ids)
 
     def cancel(self, ids: Sequence[UUID]) -> Sequence[UUID]:
         """Let instances compensate and end; gives those that are there."""
-        return self._woken("cancel_instances", ids, Act("cancel", "", None, {"state": "cancelling"}))
+        return self._woken("cancel_instances", ids)
 
     def terminate(self, ids: Sequence[UUID]) -> Sequence[UUID]:
         """End instances without running any code; gives those that were there.
@@ -120,10 +119,9 @@ class Instances:
             record_acts(connection, acts)
         return [row[1] for row in found]
 
-    def _woken(self, verb: str, ids: Sequence[UUID], act: Act) -> Sequence[UUID]:
+    def _woken(self, verb: str, ids: Sequence[UUID]) -> Sequence[UUID]:
         with self._database.connection() as connection, connection.transaction():
             rows = connection.execute(host_statement(verb, None), {"id": list(ids)}).fetchall()
-            record_acts(connection, [replace(act, target=str(id_), service_id=service) for id_, _, service in rows])
         self._queues.notify({host for _, host, _ in rows})
         return [id_ for id_, _, _ in rows]
 

@@ -1409,6 +1409,7 @@ CREATE TABLE audit (
     outcome        text        NOT NULL
 );
 CREATE INDEX ON audit (at);
+CREATE INDEX ON audit (target);
 COMMENT ON TABLE audit IS 'the acts of people: rows are only ever added';
 COMMENT ON COLUMN audit.database_user IS 'as whom the session was opened: nobody chooses it';
 COMMENT ON COLUMN audit.person IS 'who the session says it acts for, as the setting crossdock.person has it';
@@ -1474,7 +1475,8 @@ CREATE INDEX ON original (edited_at);
 COMMENT ON TABLE original IS 'messages of which somebody edited a delivery: each row is a reference, so that they are kept for a while';
 
 -- What an operator may change is of the applications it is for. The owner is not concerned, and everybody sees everything
--- that is granted.
+-- that is granted. Subscriptions, their predicates and the epoch are what every publisher routes by: they are changed by
+-- functions only.
 ALTER TABLE service ENABLE ROW LEVEL SECURITY;
 CREATE POLICY everybody_is_seen ON service FOR SELECT USING (true);
 CREATE POLICY operators_change_their_own ON service FOR UPDATE USING (may_do('operator', application));
@@ -1486,15 +1488,14 @@ CREATE POLICY everybody_is_seen ON receive_location FOR SELECT USING (true);
 CREATE POLICY operators_change_their_own ON receive_location FOR UPDATE USING (may_do('operator', application));
 ALTER TABLE subscription ENABLE ROW LEVEL SECURITY;
 CREATE POLICY everybody_is_seen ON subscription FOR SELECT USING (true);
-CREATE POLICY operators_change_their_own ON subscription
-    USING (EXISTS (SELECT FROM service WHERE service.id = subscription.service_id AND may_do('operator', service.application)));
 ALTER TABLE predicate ENABLE ROW LEVEL SECURITY;
 CREATE POLICY everybody_is_seen ON predicate FOR SELECT USING (true);
-CREATE POLICY operators_change_their_own ON predicate
-    USING (EXISTS (SELECT
-                     FROM subscription
-                     JOIN service ON service.id = subscription.service_id
-                    WHERE subscription.id = predicate.subscription_id AND may_do('operator', service.application)));
+ALTER TABLE history ENABLE ROW LEVEL SECURITY;
+CREATE POLICY readers_see_their_own ON history FOR SELECT
+    USING (may_do('bodies', (SELECT service.application
+                               FROM instance
+                               JOIN service ON service.id = instance.service_id
+                              WHERE instance.host_id = history.host_id AND instance.id = history.instance_id)));
 CREATE POLICY viewers_see_everybody ON instance_subscription FOR SELECT
     USING ((SELECT pg_has_role(current_user, to_regrole(access_role('viewer'))::oid, 'MEMBER')));
 
@@ -1505,6 +1506,7 @@ GRANT SELECT ON sample_time TO PUBLIC;
 CREATE FUNCTION create_access_role(what text, application_name text DEFAULT NULL) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     role_name text := access_role(what, application_name);
+    place text;
     allowed text;
     granted text[] := CASE what
         WHEN 'viewer' THEN ARRAY[
@@ -1533,16 +1535,14 @@ DECLARE
             -- To start and stop: policies say which rows.
             'UPDATE (state) ON service, send_port_group',
             'UPDATE (enabled) ON receive_location',
-            'UPDATE (epoch, epoch_token, location_token) ON box',
-            'INSERT ON epoch_history, subscription_removal',
-            'INSERT, UPDATE, DELETE ON subscription',
-            'INSERT, DELETE ON predicate',
-            'SELECT ON SEQUENCE reference_sequence',
-            'EXECUTE ON FUNCTION keep_versions']
+            'EXECUTE ON FUNCTION move_epoch, renew_location_token, enlist, insert_predicates, touch_subscription, unenlist,
+                                 keep_versions']
         WHEN 'bodies' THEN ARRAY[
             'EXECUTE ON FUNCTION read_messages, read_piece',
-            -- The track may hold bodies and personal values.
-            'SELECT ON history, track_personal, track_body, track_few']
+            -- A policy says which rows.
+            'SELECT ON history']
+            -- The track may hold bodies and personal values, of all applications together.
+            || CASE WHEN application_name IS NULL THEN ARRAY['SELECT ON track_personal, track_body, track_few'] END
         WHEN 'edit' THEN ARRAY[
             'EXECUTE ON FUNCTION edit_delivery, insert_fragment',
             'USAGE ON SEQUENCE ' || pg_get_serial_sequence('intake', 'sequence')]
@@ -1556,6 +1556,12 @@ BEGIN
         EXECUTE format('COMMENT ON ROLE %I IS %L', role_name,
                        concat('people who have the right ', what, ' in one MessageBox', ', for application ' || application_name));
     END IF;
+    -- What an older version granted is taken back; nobody sees the moment between, since all of it is one transaction.
+    FOR place IN SELECT format('%I.%I', nspname, relname)
+                   FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+                  WHERE nspname = 'crossdock' AND relkind IN ('r', 'p', 'v', 'S') AND NOT relispartition LOOP
+        EXECUTE format('REVOKE ALL ON %s FROM %I', place, role_name);
+    END LOOP;
     FOREACH allowed IN ARRAY granted LOOP
         EXECUTE format('GRANT %s TO %I', allowed, role_name);
     END LOOP;

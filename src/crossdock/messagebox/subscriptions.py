@@ -108,9 +108,9 @@ class Subscriptions:
                 raise UsageError(_not_deployed(application, deployed_applications(connection)))
             living = [] if leaving == "refuse" else lock_left(connection, application)
             connection.execute(statement("lock_alone"), {"lock": SUBSCRIPTION_LOCK})
-            epoch = _moved(connection)
-            done = undeploy(connection, application, leaving, living, epoch)
-            settle_members(connection, epoch)
+            _moved(connection)
+            done = undeploy(connection, application, leaving, living)
+            settle_members(connection)
             connection.execute(statement("keep_versions"))
             return done
 
@@ -170,13 +170,13 @@ class Subscriptions:
         if before == after:
             return Transition(name, before, after), application
         _refuse_empty_group(connection, name, after, is_group=service is None)
-        epoch = _moved(connection)
+        _moved(connection)
         resumed = 0
         if service is None:
             connection.execute(statement("set_group_state"), {"name": name, "state": after})
         else:
-            resumed = change_state(connection, service, before, after, epoch)
-        members = settle_members(connection, epoch)
+            resumed = change_state(connection, service, before, after)
+        members = settle_members(connection)
         for woken in {host, *(each for _, each, _ in members)} - {None}:
             assert woken is not None
             connection.execute(statement("announce"), {"channel": channel(woken)})
@@ -192,7 +192,7 @@ class Subscriptions:
             _refuse_foreign(connection, "Receive location", name, application)
             if changed:
                 _moved(connection)
-                connection.execute(statement("renew_location_token"))
+                connection.execute(host_statement("renew_location_token", None))
                 connection.execute(statement("set_location_enabled"), {"name": name, "enabled": enabled})
             action, outcome = "enable" if enabled else "disable", DONE if changed else UNCHANGED
             facts = {"enabled": row[0]}, {"enabled": enabled}
@@ -338,11 +338,10 @@ def _refuse_empty_group(connection: psycopg.Connection, name: str, after: State,
         raise UsageError(f"{name!r} is the last enlisted port of group {row[0]!r}. Unenlist the group first.")
 
 
-def _moved(connection: psycopg.Connection) -> int:
-    row = connection.execute(statement("move_epoch")).fetchone()
-    assert row is not None
+def _moved(connection: psycopg.Connection) -> None:
+    """What is changed from here on is of a new epoch."""
+    connection.execute(host_statement("move_epoch", None))
     _announce(connection)
-    return int(row[0])
 
 
 def _announce(connection: psycopg.Connection) -> None:

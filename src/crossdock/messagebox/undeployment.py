@@ -80,9 +80,7 @@ def lock_left(connection: psycopg.Connection, application: str) -> list[UUID]:
     return living
 
 
-def undeploy(
-    connection: psycopg.Connection, application: str, leaving: Leaving, living: Sequence[UUID], epoch: int
-) -> Undeployed:
+def undeploy(connection: psycopg.Connection, application: str, leaving: Leaving, living: Sequence[UUID]) -> Undeployed:
     """Nobody publishes or settles meanwhile. `living` are instances that are held still.
 
     UsageError: something is left, and nobody said what is to become of it.
@@ -94,7 +92,7 @@ def undeploy(
             f"Application {application!r} is not undeployed: {left}. Let them finish, end them with --terminate, "
             "or keep them suspended until it is deployed again with --keep."
         )
-    _take_away(connection, application, epoch)
+    _take_away(connection, application)
     ended, instances = leave(connection, application, leaving, living)
     kept = count_left(connection, application)
     done = Undeployed(
@@ -144,7 +142,7 @@ def count_left(connection: psycopg.Connection, application: str) -> Left:
     return Left(*row)
 
 
-def _take_away(connection: psycopg.Connection, application: str, epoch: int) -> None:
+def _take_away(connection: psycopg.Connection, application: str) -> None:
     """Its locations, its groups, its services with their subscriptions. Other applications keep theirs."""
     nothing = {"application": application, "names": []}
     connection.execute(statement("renew_location_token"))
@@ -152,7 +150,7 @@ def _take_away(connection: psycopg.Connection, application: str, epoch: int) -> 
     connection.execute(statement("forget_unread"), nothing)
     connection.execute(statement("retire_groups"), nothing)
     gone = connection.execute(statement("retire_services"), nothing).fetchall()
-    connection.execute(statement("unenlist"), {"service": [id_ for (id_,) in gone], "epoch": epoch})
+    connection.execute(statement("unenlist"), {"service": [id_ for (id_,) in gone]})
     connection.execute(statement("forget_application"), nothing)
 
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -14,10 +14,12 @@ from crossdock.message.property import PropertyRegistry
 from crossdock.subscription.predicate import (
     GROUP_LIMIT,
     OPPOSITE,
+    PREDICATE_LIMIT,
     Filter,
     Operator,
     Predicate,
     limited,
+    refuse_long,
     typed_predicate,
 )
 
@@ -154,14 +156,31 @@ def _groups(registry: PropertyRegistry, expression: Expression, *, negated: bool
 
 def _conjunction(parts: list[list[tuple[Predicate, ...]]]) -> list[tuple[Predicate, ...]]:
     groups: list[tuple[Predicate, ...]] = [()]
-    for part in parts:
-        if len(groups) * len(part) > 16 * GROUP_LIMIT:  # stop before the product grows out of hand
+    for part in _joined(parts):
+        many = len(groups) * len(part)
+        longest = max(map(len, groups), default=0) + max(map(len, part), default=0)
+        # Stop before the product grows out of hand.
+        if many > 16 * GROUP_LIMIT or many * longest > GROUP_LIMIT * PREDICATE_LIMIT:
             raise FilterError(
                 f"the filter needs more than {GROUP_LIMIT} groups once it is written as an OR of ANDs; "
                 "use IN for alternatives of one property, or split it over several ports"
             )
         groups = list(dict.fromkeys((*left, *right) for left in groups for right in part))
     return groups
+
+
+def _joined(parts: list[list[tuple[Predicate, ...]]]) -> Iterator[list[tuple[Predicate, ...]]]:
+    """Neighbours of one group each as one, or a long AND would be written anew for each of its predicates."""
+    run: dict[Predicate, None] = {}
+    for part in (list(dict.fromkeys(part)) for part in parts):
+        if len(part) == 1:
+            run |= dict.fromkeys(part[0])
+            refuse_long(run)
+        else:
+            yield [tuple(run)]
+            yield part
+            run = {}
+    yield [tuple(run)]
 
 
 def _comparison_groups(

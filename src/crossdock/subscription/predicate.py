@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -115,14 +115,20 @@ def groups_of_filter(filter_: Filter) -> list[list[dict[str, Any]]]:
 def limited(groups: Iterable[Iterable[Predicate]]) -> Filter:
     """A filter of these groups without repeats, if there are not too many."""
     unique = tuple(dict.fromkeys(tuple(dict.fromkeys(group)) for group in groups))
-    if any(len(group) > PREDICATE_LIMIT for group in unique):
-        raise FilterError(f"a group of the filter has more than {PREDICATE_LIMIT:,} predicates; use IN, or split it")
+    for group in unique:
+        refuse_long(group)
     if len(unique) > GROUP_LIMIT:
         raise FilterError(
             f"the filter needs {len(unique)} groups once it is written as an OR of ANDs, and {GROUP_LIMIT} is "
             "the most; use IN for alternatives of one property, or split it over several ports"
         )
     return Filter(unique)
+
+
+def refuse_long(group: Sized) -> None:
+    """A group that no filter may have."""
+    if len(group) > PREDICATE_LIMIT:
+        raise FilterError(f"a group of the filter has more than {PREDICATE_LIMIT:,} predicates; use IN, or split it")
 
 
 def format_predicate(predicate: Predicate) -> str:

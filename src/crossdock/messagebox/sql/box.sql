@@ -21,7 +21,9 @@ SELECT location_token FROM box;
 
 
 -- name: renew_location_token
-UPDATE box SET location_token = gen_random_uuid();
+-- takes: nothing
+-- gives: token uuid
+UPDATE box SET location_token = gen_random_uuid() RETURNING location_token;
 
 
 -- name: was_in_epoch

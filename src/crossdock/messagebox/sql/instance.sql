@@ -540,7 +540,7 @@ SELECT number, due_at FROM timer WHERE host_id = %(host)s AND instance_id = %(id
 
 -- name: resume_instances
 -- takes: id uuid[]
--- gives: id uuid, host_id smallint, service_id integer
+-- gives: id uuid, host_id smallint, recorded bigint
 -- Suspended instances go on: they are woken by a timer that is due. Their other timers are looked at again, and begin anew with
 -- their deaths. Those of an application that was undeployed stay suspended.
 WITH resumed AS (
@@ -564,12 +564,15 @@ WITH resumed AS (
         ON CONFLICT (host_id, instance_id, number) DO UPDATE
                 SET due_at = excluded.due_at, asleep = false, deaths = 0
 )
-SELECT id, host_id, service_id FROM resumed;
+SELECT resumed.id, resumed.host_id,
+       audit('resume', resumed.id::text, jsonb_build_object('state', 'suspended'), jsonb_build_object('state', 'running'),
+             'done', NULL, resumed.service_id)
+  FROM resumed;
 
 
 -- name: cancel_instances
 -- takes: id uuid[]
--- gives: id uuid, host_id smallint, service_id integer
+-- gives: id uuid, host_id smallint, recorded bigint
 -- Instances are to end with compensation: they are woken by a timer that is due.
 WITH cancelled AS (
     UPDATE instance
@@ -588,7 +591,9 @@ WITH cancelled AS (
         ON CONFLICT (host_id, instance_id, number) DO UPDATE
                 SET due_at = excluded.due_at, asleep = false, deaths = 0
 )
-SELECT id, host_id, service_id FROM cancelled;
+SELECT cancelled.id, cancelled.host_id,
+       audit('cancel', cancelled.id::text, NULL, jsonb_build_object('state', 'cancelling'), 'done', NULL, cancelled.service_id)
+  FROM cancelled;
 
 
 -- name: lock_ending

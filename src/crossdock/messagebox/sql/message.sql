@@ -76,12 +76,17 @@ SELECT allowed.id, allowed.context::text, part.id, part.name, part.body, part.fr
 -- name: read_piece
 -- takes: message uuid, part uuid, piece integer
 -- gives: body bytea
--- A large part of a message, or one of its fragments, for a person who may read bodies.
+-- A large part of a message, or one of its fragments, for a person who may read bodies: one that has read the message a while
+-- ago, so that it is recorded.
 SELECT CASE WHEN %(piece)s IS NULL
             THEN (SELECT part.body FROM part WHERE part.id = %(part)s)
             ELSE (SELECT fragment.body FROM fragment WHERE fragment.part_id = %(part)s AND fragment.number = %(piece)s) END
   FROM message
- WHERE message.id = %(message)s AND %(part)s = ANY (message.parts) AND may_read(message.id);
+ WHERE message.id = %(message)s AND %(part)s = ANY (message.parts) AND may_read(message.id)
+   AND EXISTS (SELECT
+                 FROM audit
+                WHERE audit.target = message.id::text AND audit.database_user = session_user AND audit.outcome = 'done'
+                  AND audit.at > clock() - interval '1 day');
 
 
 -- name: find_messages

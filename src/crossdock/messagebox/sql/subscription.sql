@@ -27,6 +27,8 @@ SELECT predicate.subscription_id, predicate.group_number, predicate.position, pr
 
 
 -- name: insert_predicates
+-- takes: service integer
+-- gives: subscription_id integer
 -- The predicates of a service's subscription, from how the service declares them.
 INSERT INTO predicate (subscription_id, group_number, position, property, type, operator, value, pass)
 SELECT subscription.id, 0, 0,
@@ -35,7 +37,7 @@ SELECT subscription.id, 0, 0,
   FROM service
   JOIN subscription ON subscription.service_id = service.id
   LEFT JOIN send_port_group ON send_port_group.name = service.group_name
- WHERE service.id = %(service)s
+ WHERE service.id = %(service)s AND may_do('operator', service.application)
  UNION ALL
 SELECT subscription.id, (entry ->> 0)::smallint, (entry ->> 1)::smallint, entry ->> 2, entry ->> 3, entry ->> 4,
        CASE WHEN json_typeof(entry -> 5) = 'array' THEN ARRAY(SELECT json_array_elements_text(entry -> 5)) END,
@@ -43,24 +45,27 @@ SELECT subscription.id, (entry ->> 0)::smallint, (entry ->> 1)::smallint, entry 
   FROM service
   JOIN subscription ON subscription.service_id = service.id
  CROSS JOIN json_array_elements(service.predicate) AS entry
- WHERE service.id = %(service)s;
+ WHERE service.id = %(service)s AND may_do('operator', service.application)
+RETURNING subscription_id;
 
 
 -- name: enlist
+-- takes: service integer
+-- gives: id integer
 -- Give a service its one subscription: its transport id as a group, or the groups of its filter. One that it has already
--- keeps its id and gets new predicates.
+-- keeps its id and gets new predicates. Whoever may not do this to an application gets nothing done.
 WITH known AS (
     UPDATE subscription
-       SET host_id = service.host_id, priority = service.priority, epoch = %(epoch)s
+       SET host_id = service.host_id, priority = service.priority, epoch = (SELECT box.epoch FROM box)
       FROM service
-     WHERE service.id = %(service)s AND subscription.service_id = service.id
+     WHERE service.id = %(service)s AND subscription.service_id = service.id AND may_do('operator', service.application)
     RETURNING subscription.id
 ), fresh AS (
     INSERT INTO subscription (service_id, host_id, priority, epoch, enlisted_after)
-    SELECT id, host_id, priority, %(epoch)s,
+    SELECT id, host_id, priority, (SELECT box.epoch FROM box),
            (SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END FROM reference_sequence)
       FROM service
-     WHERE id = %(service)s AND NOT EXISTS (SELECT FROM known)
+     WHERE id = %(service)s AND NOT EXISTS (SELECT FROM known) AND may_do('operator', service.application)
     RETURNING id
 ), made AS (
     SELECT id FROM known UNION ALL SELECT id FROM fresh
@@ -111,15 +116,20 @@ DELETE FROM subscription_version
 
 
 -- name: unenlist
+-- takes: service integer[]
+-- gives: subscription_id integer
 -- Take the subscription of services away, and leave word for routers that know it. What was queued stays.
 WITH unenlisted AS (
     DELETE FROM subscription
-     WHERE service_id = ANY(%(service)s)
-    RETURNING id
+     USING service
+     WHERE service.id = ANY (%(service)s::integer[]) AND subscription.service_id = service.id
+       AND may_do('operator', service.application)
+    RETURNING subscription.id
 )
 INSERT INTO subscription_removal (subscription_id, epoch)
-SELECT id, %(epoch)s
-  FROM unenlisted;
+SELECT unenlisted.id, (SELECT box.epoch FROM box)
+  FROM unenlisted
+RETURNING subscription_id;
 
 
 -- name: forget_removals
@@ -138,6 +148,8 @@ UPDATE box
 
 
 -- name: move_epoch
+-- takes: nothing
+-- gives: epoch bigint
 -- A new epoch, with a token that no other has. The history is for processes that know an epoch before it.
 WITH moved AS (
     UPDATE box
@@ -284,8 +296,14 @@ SELECT array_agg(message_id), array_agg(instance_id), (SELECT count(*) FROM movi
 
 
 -- name: touch_subscription
+-- takes: service integer
+-- gives: id integer
 -- A change that routers have to hear of.
-UPDATE subscription SET epoch = %(epoch)s WHERE service_id = %(service)s;
+UPDATE subscription
+   SET epoch = (SELECT box.epoch FROM box)
+  FROM service
+ WHERE service.id = %(service)s AND subscription.service_id = service.id AND may_do('operator', service.application)
+RETURNING subscription.id;
 
 
 -- name: count_changed

@@ -135,7 +135,7 @@ SELECT wanted.number, message.context::text
 -- gives: given bigint
 -- The instances that suspended references begin once they are resumed, with what they wait for, as whoever publishes to a
 -- started orchestration makes them. What joins a running instance is given to that. They come after what the instance has, in
--- the order of their numbers, so they have its priority.
+-- the order of their numbers, so they have its priority. What is given to an instance of another service stays where it is.
 WITH begun AS (
     INSERT INTO instance (host_id, id, service_id, version, activation)
     SELECT service.host_id, made.id, service.id, service.version, made.activation
@@ -147,6 +147,8 @@ WITH begun AS (
       FROM json_to_recordset(%(waits)s::json)
            AS made (instance_id uuid, service_id integer, correlation_id integer, hash uuid, value text[])
       JOIN service ON service.id = made.service_id AND may_do('operator', service.application)
+      JOIN correlation ON correlation.id = made.correlation_id AND correlation.service_id = service.id
+     WHERE correlation_of(made.hash) = made.correlation_id
 ), taken AS (
     UPDATE suspended
        SET instance_id = given.instance_id, priority = 0,
@@ -156,6 +158,14 @@ WITH begun AS (
            service
      WHERE suspended.host_id = given.host_id AND suspended.sequence = given.sequence AND suspended.kind IN ('send', 'stopped')
        AND service.id = suspended.service_id AND service.class = 'orchestration' AND may_do('operator', service.application)
+       AND CASE WHEN given.subscription_id IS NULL
+                THEN (given.instance_id, service.id)
+                     IN (SELECT made.id, made.service_id
+                           FROM json_to_recordset(%(instances)s::json) AS made (id uuid, service_id integer))
+                ELSE EXISTS (SELECT
+                               FROM instance_subscription AS running
+                              WHERE running.id = given.subscription_id AND running.instance_id = given.instance_id
+                                AND running.service_id = service.id) END
     RETURNING 1
 )
 SELECT count(*) FROM taken;
