@@ -59,7 +59,7 @@ def print_instance(described: DescribedInstance, format_: Format) -> None:
     out.print(table_of(head))
     rows = []
     for step in described.steps:
-        at = f"{step.at:%Y-%m-%d %H:%M:%S}"
+        at = None if step.at is None else f"{step.at:%Y-%m-%d %H:%M:%S}"
         rows += [{"step": step.number, "at": at, "what": each, "line": None} for each in step.events]
         rows += [{"step": step.number, "at": at, "what": each.what, "line": each.line or None} for each in step.did]
     for title, shown in (("Steps", rows), ("Messages", [columns_of(each) for each in described.messages])):
