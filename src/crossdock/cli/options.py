@@ -22,7 +22,18 @@ Master = Annotated[str | None, typer.Option(help="URL of a Spark master, instead
 Metrics = Annotated[
     str | None, typer.Option(metavar="HOST:PORT", help="Serve /metrics and /health there, as at 127.0.0.1:9464.")
 ]
-Output = Annotated[Format, typer.Option("-o", "--output", help="How to print.")]
+
+
+def _table_or_json(output: Format) -> Format:
+    if output not in (Format.TABLE, Format.JSON):
+        raise typer.BadParameter(f"{output.value!r} is for lists: crossdock get. Choose one of: table, json")
+    return output
+
+
+Output = Annotated[
+    Format, typer.Option("-o", "--output", metavar="table|json", callback=_table_or_json, help="How to print.")
+]
+ListOutput = Annotated[Format, typer.Option("-o", "--output", metavar="|".join(Format), help="How to print.")]
 Person = Annotated[
     str | None, typer.Option("--as", metavar="NAME", help="For whom you act, as the audit says.  [the system's user]")
 ]
