@@ -57,16 +57,16 @@ PortName = Annotated[
     str,
     typer.Argument(
         metavar="NAME",
-        help="A send port, a group or an orchestration, as `get ports|groups|orchestrations` show it.",
-        autocompletion=names_of("port", "group", "orchestration"),
+        help="A send port, group or orchestration, as `get ports|groups|orchestrations` show it; or an application.",
+        autocompletion=names_of("port", "group", "orchestration", "application"),
     ),
 ]
 LocationName = Annotated[
     str,
     typer.Argument(
         metavar="NAME",
-        help="A receive location, as `get locations` shows it.",
-        autocompletion=names_of("location"),
+        help="A receive location, as `get locations` shows it; or an application.",
+        autocompletion=names_of("location", "application"),
     ),
 ]
 ApplicationFile = Annotated[Path, typer.Argument(metavar="APP", help="The application: a .yaml or .py file.")]
