@@ -11,7 +11,6 @@ from uuid import UUID
 from msgspec import DecodeError
 
 from crossdock.administration.condition import filter_of
-from crossdock.administration.known_message import MASKED
 from crossdock.errors import ContextError, UsageError
 from crossdock.message.context import Context
 from crossdock.messagebox.agent import Agent
@@ -29,6 +28,7 @@ from crossdock.orchestration.history import (
     TimerFired,
     decode_record,
 )
+from crossdock.subscription.explain import MASKED
 from crossdock.subscription.match import Matcher
 
 SHORT_VERSION = 12

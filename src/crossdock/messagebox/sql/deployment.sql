@@ -245,8 +245,13 @@ INSERT INTO property (name, type) VALUES (%(name)s, %(type)s) ON CONFLICT DO NOT
 
 
 -- name: make_personal
--- What any application calls personal is so for all.
-UPDATE property SET personal = true WHERE lower(name) = lower(%(name)s) AND NOT personal;
+-- What any application calls personal is so for all. Nearest misses that quote such values are worked out anew.
+WITH made AS (
+    UPDATE property SET personal = true WHERE lower(name) = lower(%(name)s) AND NOT personal RETURNING name
+), forgotten AS (
+    DELETE FROM routing_failure WHERE EXISTS (SELECT FROM made)
+)
+UPDATE suspended SET reported = false WHERE kind = 'unrouted' AND reported AND EXISTS (SELECT FROM made);
 
 
 -- name: create_host
