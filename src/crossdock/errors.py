@@ -43,6 +43,7 @@ CrossdockError                  failed                  the root
         ├── Timeout             time-over               the time of a request or a scope is over
         ├── AtomicError         atomic-failed           an atomic function raised what cannot be raised again
         ├── MisuseError         orchestration-misused   the code asks for what cannot be done
+        ├── HistoryError        history-unreadable      a record of what the instance has done cannot be read
         └── Mismatch            history-mismatch        the code does something else than its history says
 
 Some of these are never raised. They say why a message is suspended. `docs/reference/errors.md` says what to do.
@@ -372,6 +373,12 @@ class MisuseError(OrchestrationError):
     """The code of an orchestration asks for what cannot be done."""
 
     code = "orchestration-misused"
+
+
+class HistoryError(OrchestrationError):
+    """A record of the history of an instance cannot be read, or says what cannot have happened."""
+
+    code = "history-unreadable"
 
 
 class Mismatch(OrchestrationError):  # noqa: N818 - a difference that was found, named by what it is

@@ -101,6 +101,8 @@ def test_port_without_retries_suspends_at_once(office: Opened, tmp_path: Path) -
     running.publish(Region="NO")
 
     eventually(running.suspended, [("send", "Out")])
+    [row] = running.agent.suspended.messages()
+    assert "gave up after 1 attempt:" in row.reason
 
 
 def test_outside_its_service_window_a_port_waits_and_that_is_no_attempt(office: Opened, tmp_path: Path) -> None:

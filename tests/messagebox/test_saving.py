@@ -38,5 +38,5 @@ def test_folder_that_cannot_be_written_to_is_named(agent: Agent, folder: Path, p
     message = a_message(agent, {})
     publish(agent, message)
 
-    with pytest.raises(UsageError, match=r"cannot be written to: .* Save elsewhere with: --to FOLDER"):
+    with pytest.raises(UsageError, match=r"cannot be written: .* Save elsewhere with: --to FOLDER"):
         save(agent, [str(message.id)], folder / place)

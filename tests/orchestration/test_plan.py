@@ -82,6 +82,18 @@ def test_a_changed_filter_is_shown_before_and_after(agent: Agent, folder: Path) 
     assert (subscription.before, subscription.after) == ("Region = 'EU'", "Region = 'EU' AND Amount > 5")
 
 
+def test_a_changed_filter_is_printed_once(agent: Agent, folder: Path) -> None:
+    agent.subscriptions.deploy(loaded(folder, ORDERS))
+    changed = ORDERS.replace("Region = 'EU'\"", "Region = 'US'\", priority: 2")
+    loaded(folder, changed)
+
+    done = CliRunner().invoke(app, ["plan", str(folder / "orders.yaml"), "--database", agent.database])
+
+    assert done.exit_code == 0, done.output
+    assert done.output.count("Region = 'EU'") == done.output.count("Region = 'US'") == 1
+    assert "priority: 5 -> 2" in done.output
+
+
 def test_what_differs_is_shown_with_its_values(agent: Agent, folder: Path) -> None:
     agent.subscriptions.deploy(loaded(folder, ORDERS))
     other = ORDERS.replace("filter: \"Region = 'EU'\"", "filter: \"Region = 'US'\", priority: 2, retry: {count: 7}")

@@ -58,7 +58,7 @@ def test_version_is_that_of_the_distribution() -> None:
     ("words", "completed"),
     [
         (["start", "Eu"], ["Europe"]),
-        (["start", ""], ["Archive", "Europe", "fulfil"]),
+        (["start", ""], ["Archive", "Europe", "fulfil", "orders"]),
         (["disable", "Or"], ["OrdersIn.file"]),
         (["undeploy", "o"], ["orders"]),
         (["publish", "--to", "A"], ["Archive"]),

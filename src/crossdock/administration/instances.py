@@ -11,7 +11,6 @@ from uuid import UUID
 from msgspec import DecodeError
 
 from crossdock.administration.condition import filter_of
-from crossdock.administration.known_message import MASKED
 from crossdock.errors import ContextError, UsageError
 from crossdock.message.context import Context
 from crossdock.messagebox.agent import Agent
@@ -29,6 +28,7 @@ from crossdock.orchestration.history import (
     TimerFired,
     decode_record,
 )
+from crossdock.subscription.explain import MASKED
 from crossdock.subscription.match import Matcher
 
 SHORT_VERSION = 12
@@ -64,10 +64,10 @@ class Did:
 
 @dataclass(frozen=True, slots=True)
 class ShownStep:
-    """One step: when it was, what had happened, and what the code did then."""
+    """One step: when it was, what had happened, what the code did then. `at` is None if its record is unreadable."""
 
     number: int
-    at: datetime
+    at: datetime | None
     events: Sequence[str]
     did: Sequence[Did]
 
@@ -226,7 +226,8 @@ def _steps(found: InstanceDetail) -> Iterator[ShownStep]:
         try:
             record = decode_record(stored)
         except DecodeError as error:
-            raise UsageError(f"Step {number} of instance {found.row.id} cannot be read: {error}") from error
+            yield ShownStep(number, None, [f"this record cannot be read: {error}"], [])
+            continue
         yield ShownStep(
             number,
             record.at,

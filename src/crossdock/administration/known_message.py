@@ -18,8 +18,8 @@ from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.track import Event, Route, Tracked
 from crossdock.messagebox.version import SubscriptionVersion
 from crossdock.messagebox.whereabouts import Copy, StoredMessage
+from crossdock.subscription.explain import MASKED
 
-MASKED = "***"
 _T = TypeVar("_T")
 
 
@@ -27,7 +27,8 @@ _T = TypeVar("_T")
 class KnownMessage:
     """A message as it was published. `tracked` and `stored`: what says so, the track, the box or both.
 
-    Of a message that is tracked no longer the epoch, the routes and the source are not known.
+    Of a message that is tracked no longer the epoch, the routes and the source are not known. `masked` are properties
+    whose values the box does not show.
     """
 
     id: UUID
@@ -36,6 +37,7 @@ class KnownMessage:
     personal: frozenset[str]
     tracked: Tracked | None
     stored: StoredMessage | None
+    masked: frozenset[str] = frozenset()
 
     @property
     def type(self) -> str | None:
@@ -66,7 +68,7 @@ class KnownMessage:
     def hidden(self) -> frozenset[str]:
         """Properties whose values are not read, for lack of the right to."""
         marked = () if self.tracked is None else self.tracked.context.get("personal", ())
-        return frozenset(name for name in map(str, marked) if self.context.get(name) is None)
+        return self.masked | frozenset(name for name in map(str, marked) if self.context.get(name) is None)
 
     def shown(self, name: str, value: Value | None) -> str | None:
         """A value as people may see it: a personal one is masked. None if there is none."""
@@ -128,7 +130,12 @@ def known_message(
         context = Context.from_json(stored.context)
     except ContextError:
         context = Context({})
-    return KnownMessage(stored.id, stored.at, context, personal, None, stored)
+    masked = frozenset(name for name in personal if context.get(name) == MASKED)
+    if masked:
+        promoted = {name: value for name, value in context.promoted.items() if name not in masked}
+        written = {name: value for name, value in context.written.items() if name not in masked}
+        context = Context(promoted, written, context.labels)
+    return KnownMessage(stored.id, stored.at, context, personal, None, stored, masked)
 
 
 def deliveries_of(agent: Agent, messages: Sequence[KnownMessage]) -> dict[UUID, list[Delivery]]:

@@ -53,10 +53,12 @@ from crossdock.messagebox.overview import (
 )
 from crossdock.messagebox.subscriptions import Transition
 from crossdock.messagebox.undeployment import DeployedApplication
+from crossdock.messagebox.whole_application import ArtefactTransition, StateVerb
 from crossdock.settings import Settings
 
 __all__ = [
     "Administration",
+    "ArtefactTransition",
     "AuditRow",
     "Chosen",
     "DeployedApplication",
@@ -76,6 +78,7 @@ __all__ = [
     "Outcome",
     "PortOverview",
     "Selection",
+    "StateVerb",
     "SubscriptionOverview",
     "SuspendedGroup",
     "SuspendedRow",
@@ -194,6 +197,21 @@ class Administration:
         """Let a receive location rest; False if it did already."""
         with self._act("disable", [location]):
             return self._agent.subscriptions.enable(location, enabled=False)
+
+    def change_application(self, verb: StateVerb, application: str) -> Sequence[ArtefactTransition]:
+        """Start, stop, enlist or unenlist all ports, groups and orchestrations of an application, or none."""
+        with self._act(verb, [application]):
+            return self._agent.subscriptions.change_application(verb, application)
+
+    def enable_application(self, application: str, *, enabled: bool) -> Sequence[ArtefactTransition]:
+        """Let all receive locations of an application receive, or rest."""
+        with self._act("enable" if enabled else "disable", [application]):
+            return self._agent.subscriptions.enable_application(application, enabled=enabled)
+
+    def means_application(self, name: str, *, receiving: bool) -> bool:
+        """Whether a name means an application: only if nothing else that can be changed has it, or can be enabled."""
+        subscribes, receives, is_application = self._agent.subscriptions.kinds(name)
+        return is_application and not (receives if receiving else subscribes)
 
     # Messages
 

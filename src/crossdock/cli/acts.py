@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,6 +10,7 @@ from crossdock.cli.options import (
     Database,
     Home,
     InstanceIds,
+    ListOutput,
     LocationName,
     Output,
     Person,
@@ -20,6 +21,9 @@ from crossdock.cli.options import (
 from crossdock.cli.output import Format
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from crossdock.administration.service import StateVerb
     from crossdock.settings import Settings
 
 acts = typer.Typer()
@@ -28,6 +32,9 @@ RightName = Annotated[str, typer.Argument(metavar="viewer|operator|bodies|edit|a
 UserName = Annotated[str, typer.Argument(metavar="USER", help="A user of the PostgreSQL server.")]
 ApplicationName = Annotated[
     str | None, typer.Option("--application", metavar="NAME", help="Only for what belongs to this application.")
+]
+WholeApplication = Annotated[
+    bool, typer.Option("--application", help="NAME is an application, also if something else has this name.")
 ]
 
 
@@ -56,10 +63,15 @@ def start(
     database: Database = None,
     person: Person = None,
     reason: Reason = None,
-    output: Output = Format.TABLE,
+    application: WholeApplication = False,
+    output: ListOutput = Format.TABLE,
 ) -> None:
-    """Start a send port, a group or an orchestration, and resume what was suspended because it was stopped."""
-    _change("start", name, settings_of(home=home, database=database, person=person, reason=reason), output)
+    """Start a send port, a group or an orchestration, and resume what was suspended because it was stopped.
+
+    Or everything of an application, by its name. If a port has the same name, the port is meant: give --application.
+    """
+    settings = settings_of(home=home, database=database, person=person, reason=reason)
+    _change("start", name, settings, output, whole=application)
 
 
 @acts.command()
@@ -69,13 +81,16 @@ def stop(
     database: Database = None,
     person: Person = None,
     reason: Reason = None,
-    output: Output = Format.TABLE,
+    application: WholeApplication = False,
+    output: ListOutput = Format.TABLE,
 ) -> None:
     """Stop a send port, a group or an orchestration: what matches from now on is suspended until it is started again.
 
-    Running instances of an orchestration go on.
+    Running instances of an orchestration go on. The name of an application means all that it has. If a port has the
+    same name, the port is meant: give --application.
     """
-    _change("stop", name, settings_of(home=home, database=database, person=person, reason=reason), output)
+    settings = settings_of(home=home, database=database, person=person, reason=reason)
+    _change("stop", name, settings, output, whole=application)
 
 
 @acts.command()
@@ -85,10 +100,15 @@ def enlist(
     database: Database = None,
     person: Person = None,
     reason: Reason = None,
-    output: Output = Format.TABLE,
+    application: WholeApplication = False,
+    output: ListOutput = Format.TABLE,
 ) -> None:
-    """Give an unenlisted send port, group or orchestration its subscriptions, stopped."""
-    _change("enlist", name, settings_of(home=home, database=database, person=person, reason=reason), output)
+    """Give an unenlisted send port, group or orchestration its subscriptions, stopped.
+
+    Or everything of an application, by its name. If a port has the same name, the port is meant: give --application.
+    """
+    settings = settings_of(home=home, database=database, person=person, reason=reason)
+    _change("enlist", name, settings, output, whole=application)
 
 
 @acts.command()
@@ -98,29 +118,54 @@ def unenlist(
     database: Database = None,
     person: Person = None,
     reason: Reason = None,
-    output: Output = Format.TABLE,
+    application: WholeApplication = False,
+    output: ListOutput = Format.TABLE,
 ) -> None:
     """Take the subscriptions of a send port, a group or an orchestration away: nothing matches it any more.
 
-    Running instances of an orchestration go on.
+    Running instances of an orchestration go on. The name of an application means all that it has. If a port has the
+    same name, the port is meant: give --application.
     """
-    _change("unenlist", name, settings_of(home=home, database=database, person=person, reason=reason), output)
+    settings = settings_of(home=home, database=database, person=person, reason=reason)
+    _change("unenlist", name, settings, output, whole=application)
 
 
 @acts.command()
 def enable(
-    name: LocationName, home: Home = None, database: Database = None, person: Person = None, reason: Reason = None
+    name: LocationName,
+    home: Home = None,
+    database: Database = None,
+    person: Person = None,
+    reason: Reason = None,
+    application: WholeApplication = False,
+    output: ListOutput = Format.TABLE,
 ) -> None:
-    """Let a receive location receive."""
-    _enable(name, settings_of(home=home, database=database, person=person, reason=reason), enabled=True)
+    """Let a receive location receive.
+
+    Or all locations of an application, by its name. If a location has the same name, the location is meant: give
+    --application.
+    """
+    settings = settings_of(home=home, database=database, person=person, reason=reason)
+    _enable(name, settings, output, enabled=True, whole=application)
 
 
 @acts.command()
 def disable(
-    name: LocationName, home: Home = None, database: Database = None, person: Person = None, reason: Reason = None
+    name: LocationName,
+    home: Home = None,
+    database: Database = None,
+    person: Person = None,
+    reason: Reason = None,
+    application: WholeApplication = False,
+    output: ListOutput = Format.TABLE,
 ) -> None:
-    """Let a receive location rest; what has arrived there waits."""
-    _enable(name, settings_of(home=home, database=database, person=person, reason=reason), enabled=False)
+    """Let a receive location rest; what has arrived there waits.
+
+    Or all locations of an application, by its name. If a location has the same name, the location is meant: give
+    --application.
+    """
+    settings = settings_of(home=home, database=database, person=person, reason=reason)
+    _enable(name, settings, output, enabled=False, whole=application)
 
 
 @acts.command()
@@ -161,31 +206,38 @@ def revoke(
     typer.echo(f"{user!r} no longer has the right {right}{'' if application is None else f' for {application!r}'}.")
 
 
-def _change(
-    verb: Literal["start", "stop", "enlist", "unenlist"],
-    name: str,
-    settings: Settings,
-    output: Format,
-) -> None:
-    """Change the state of a send port, a group or an orchestration, and print the change."""
+def _change(verb: StateVerb, name: str, settings: Settings, output: Format, *, whole: bool) -> None:
+    """Change the state of a send port, a group, an orchestration or an application, and print each change."""
+    from crossdock.administration.service import opened
+    from crossdock.cli.output import Row, print_rows
+
+    with opened(settings) as service:
+        if whole or service.means_application(name, receiving=False):
+            rows: Sequence[Row] = service.change_application(verb, name)
+        else:
+            verbs = {
+                "start": service.start,
+                "stop": service.stop,
+                "enlist": service.enlist,
+                "unenlist": service.unenlist,
+            }
+            rows = [verbs[verb](name)]
+    print_rows(rows, output, empty=f"Application {name!r} has no port, group or orchestration.")
+
+
+def _enable(name: str, settings: Settings, output: Format, *, enabled: bool, whole: bool) -> None:
     from crossdock.administration.service import opened
     from crossdock.cli.output import print_rows
 
+    state, other = ("enabled", "disabled") if enabled else ("disabled", "enabled")
     with opened(settings) as service:
-        verbs = {
-            "start": service.start,
-            "stop": service.stop,
-            "enlist": service.enlist,
-            "unenlist": service.unenlist,
-        }
-        transition = verbs[verb](name)
-    print_rows([transition], output, empty="")
-
-
-def _enable(name: str, settings: Settings, *, enabled: bool) -> None:
-    from crossdock.administration.service import opened
-
-    with opened(settings) as service:
+        if whole or service.means_application(name, receiving=True):
+            rows = service.enable_application(name, enabled=enabled)
+            print_rows(rows, output, empty=f"Application {name!r} has no receive location.")
+            return
         changed = service.enable(name) if enabled else service.disable(name)
-    state = "enabled" if enabled else "disabled"
-    typer.echo(f"Receive location {name!r} is {'now' if changed else 'already'} {state}.")
+    if output is Format.TABLE:
+        typer.echo(f"Receive location {name!r} is {'now' if changed else 'already'} {state}.")
+    else:
+        row = {"kind": "receive location", "name": name, "before": other if changed else state, "after": state}
+        print_rows([row], output, empty="")

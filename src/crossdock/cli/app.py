@@ -17,6 +17,7 @@ from crossdock.cli.options import (
     ApplicationFile,
     Database,
     Home,
+    ListOutput,
     Master,
     Output,
     Person,
@@ -26,7 +27,7 @@ from crossdock.cli.options import (
 )
 from crossdock.cli.output import Format
 from crossdock.cli.suspended import suspended
-from crossdock.cli.watching import top
+from crossdock.cli.watching import Watch, WatchedCommand, shown, top
 
 app = typer.Typer(
     name="crossdock",
@@ -67,7 +68,7 @@ app.command()(running.pipeline)
 app.command()(running.host)
 
 
-@app.command()
+@app.command(cls=WatchedCommand)
 def get(
     what: Annotated[
         str,
@@ -108,9 +109,10 @@ def get(
     personal: Annotated[
         bool, typer.Option("--personal", help="Of messages: search by personal properties too, which is recorded.")
     ] = False,
+    watch: Watch = None,
     home: Home = None,
     database: Database = None,
-    output: Output = Format.TABLE,
+    output: ListOutput = Format.TABLE,
 ) -> None:
     """List applications, send ports, groups, receive locations, orchestrations, their instances, subscriptions,
     suspended messages, messages (the newest first), what waits for its next attempt, hosts, access (who may do what),
@@ -119,6 +121,7 @@ def get(
     from crossdock.administration.service import Administration, Selection, opened
     from crossdock.cli import output as show
     from crossdock.cli import show_instances
+    from crossdock.cli.lists import columns_of_list, print_list
     from crossdock.errors import UsageError
 
     chosen = Selection((), port, code, type_, where, since, everything=True)
@@ -137,16 +140,15 @@ def get(
         "audit": partial(Administration.audit, since=since, person=person, action=action, limit=limit),
     }
     if what == "messages":
-        window = {"until": until, "type_": type_, "port": port, "before": before, "personal": personal}
+        window: dict[str, Any] = {"until": until, "type_": type_, "port": port, "before": before, "personal": personal}
         _refuse_options(what, {"code": code, "by": by, "person": person, "action": action})
-        messages.get_messages(home, database, output, since=since, state=state, where=where, limit=limit, **window)
+        window |= {"since": since, "state": state, "where": where, "limit": limit}
+        messages.get_messages(home, database, output, watch, **window)
         return
     if what not in lists:
         raise UsageError(f"There is nothing called {what!r} to list. Choose one of: {', '.join(lists)}, messages.")
     given = {"state": state, "where": where, "port": port, "code": code, "type": type_, "by": by, "since": since}
     _refuse_options(what, {**given, "person": person, "action": action, "until": until, "before": before})
-    with opened(settings_of(home=home, database=database)) as service:
-        rows = lists[what](service) if by is None else service.suspended_groups(by)
     printed: dict[str, Callable[..., None]] = {
         "suspended": partial(show.print_suspended, limit=limit),
         "waiting": show.print_waiting,
@@ -155,10 +157,18 @@ def get(
         "orchestrations": show_instances.print_orchestrations,
         "audit": show.print_audit,
     }
-    if by is None and what in printed:
-        printed[what](rows, output)
-    else:
-        show.print_rows(rows, output, empty=f"There are no {'rights given' if what == 'access' else what}.")
+    empty = f"There are no {'rights given' if what == 'access' else what}."
+    usual: Callable[..., None] = partial(show.print_rows, empty=empty)
+    print_these = printed.get(what, usual) if by is None else usual
+    columns = columns_of_list(what if by is None else "suspended by")
+
+    def print_all(rows: Sequence[Any]) -> None:
+        page = rows[:limit] if what == "suspended" else rows  # one more is read, to know whether there are more
+        print_list(page, output, partial(print_these, rows, output), columns, watched=watch is not None)
+
+    with opened(settings_of(home=home, database=database)) as service:
+        look = partial(lists[what], service) if by is None else partial(service.suspended_groups, by)
+        shown(look, print_all, output, watch)
 
 
 _OPTIONS = {

@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
+from crossdock.cli.options import Output
 from crossdock.cli.output import Format
 
 bench = typer.Typer(help="Measure how fast it is, with baselines taken in the same run.", no_args_is_help=True)
 
-Output = Annotated[Format, typer.Option("-o", "--output", help="How to print.")]
 EmptyDatabase = Annotated[str, typer.Option(help="An empty database to use, instead of an embedded one.")]
 
 

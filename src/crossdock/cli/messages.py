@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +10,7 @@ import typer
 
 from crossdock.cli.options import Database, Home, Output, Person, Reason, settings_of
 from crossdock.cli.output import Format
+from crossdock.cli.watching import shown
 
 MessageId = Annotated[
     str, typer.Argument(metavar="ID", help="A message, as `get messages` shows it: short or in full.")
@@ -91,11 +93,17 @@ def erase(
         typer.echo("Nothing is erased yet. To erase them, add: --yes", err=True)
 
 
-def get_messages(home: Path | None, database: str | None, output: Format, **asked: str | int | bool | None) -> None:
+def get_messages(
+    home: Path | None, database: str | None, output: Format, watch: float | None, **asked: str | int | bool | None
+) -> None:
     """Print a page of messages, the newest first. How to go on is said on standard error."""
-    from crossdock.administration.service import opened
+    from crossdock.administration.service import MessagePage, opened
+    from crossdock.cli.lists import columns_of_list, print_list
     from crossdock.cli.show_message import print_messages
 
+    def print_page(page: MessagePage) -> None:
+        show = partial(print_messages, page, output)
+        print_list(page.messages, output, show, columns_of_list("messages"), watched=watch is not None)
+
     with opened(settings_of(home=home, database=database)) as service:
-        page = service.messages(**asked)
-    print_messages(page, output)
+        shown(partial(service.messages, **asked), print_page, output, watch)

@@ -22,7 +22,18 @@ Master = Annotated[str | None, typer.Option(help="URL of a Spark master, instead
 Metrics = Annotated[
     str | None, typer.Option(metavar="HOST:PORT", help="Serve /metrics and /health there, as at 127.0.0.1:9464.")
 ]
-Output = Annotated[Format, typer.Option("-o", "--output", help="How to print.")]
+
+
+def _table_or_json(output: Format) -> Format:
+    if output not in (Format.TABLE, Format.JSON):
+        raise typer.BadParameter(f"{output.value!r} is for lists: crossdock get. Choose one of: table, json")
+    return output
+
+
+Output = Annotated[
+    Format, typer.Option("-o", "--output", metavar="table|json", callback=_table_or_json, help="How to print.")
+]
+ListOutput = Annotated[Format, typer.Option("-o", "--output", metavar="|".join(Format), help="How to print.")]
 Person = Annotated[
     str | None, typer.Option("--as", metavar="NAME", help="For whom you act, as the audit says.  [the system's user]")
 ]
@@ -46,16 +57,16 @@ PortName = Annotated[
     str,
     typer.Argument(
         metavar="NAME",
-        help="A send port, a group or an orchestration, as `get ports|groups|orchestrations` show it.",
-        autocompletion=names_of("port", "group", "orchestration"),
+        help="A send port, group or orchestration, as `get ports|groups|orchestrations` show it; or an application.",
+        autocompletion=names_of("port", "group", "orchestration", "application"),
     ),
 ]
 LocationName = Annotated[
     str,
     typer.Argument(
         metavar="NAME",
-        help="A receive location, as `get locations` shows it.",
-        autocompletion=names_of("location"),
+        help="A receive location, as `get locations` shows it; or an application.",
+        autocompletion=names_of("location", "application"),
     ),
 ]
 ApplicationFile = Annotated[Path, typer.Argument(metavar="APP", help="The application: a .yaml or .py file.")]

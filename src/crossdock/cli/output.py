@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
 from uuid import UUID
 
 from rich.console import Console
@@ -52,8 +52,14 @@ _WORST_FIRST = ("silent", "stuck", "throttled", "stopping", "running")
 
 
 class Format(StrEnum):
+    """How to print. Lists can be printed in every way, other things as a table or as JSON."""
+
     TABLE = "table"
     JSON = "json"
+    JSONL = "jsonl"
+    CSV = "csv"
+    WIDE = "wide"
+    NAME = "name"
 
 
 def print_json(document: object) -> None:
@@ -62,13 +68,26 @@ def print_json(document: object) -> None:
 
 def print_rows(rows: Sequence[Row], format_: Format, *, empty: str) -> None:
     """Rows as a table whose columns are the keys; `empty` is said where there are none."""
+    from crossdock.cli import formats
+
     shown = [columns_of(row) for row in rows]
-    if format_ is Format.JSON:
-        print_json(shown)
-    elif not shown:
-        console().print(empty)
-    else:
-        console().print(table_of(shown))
+    match format_:
+        case Format.JSON:
+            print_json(shown)
+        case Format.JSONL:
+            formats.print_json_lines(shown)
+        case Format.CSV:
+            formats.print_csv(shown)
+        case Format.NAME:
+            formats.print_names(shown)
+        case Format.WIDE | Format.TABLE if not shown:
+            console().print(empty)
+        case Format.WIDE:
+            formats.print_wide(shown)
+        case Format.TABLE:
+            console().print(table_of(shown))
+        case _:
+            assert_never(format_)
 
 
 def columns_of(row: Row) -> Mapping[str, Any]:
@@ -79,8 +98,8 @@ def columns_of(row: Row) -> Mapping[str, Any]:
 
 
 def print_suspended(rows: Sequence[SuspendedRow], format_: Format, *, limit: int) -> None:
-    """A page, as a table in the width of a terminal; JSON has all of each. Where the next page begins is said aside."""
-    shown: Sequence[Row] = rows[:limit] if format_ is Format.JSON else [brief(row) for row in rows[:limit]]
+    """A page, as a table in the width of a terminal; else with all of each. Where the next page begins is said too."""
+    shown: Sequence[Row] = [brief(row) for row in rows[:limit]] if format_ is Format.TABLE else rows[:limit]
     print_rows(shown, format_, empty="There are no suspended messages.")
     if len(rows) > limit:
         sys.stderr.write(f"There are more: crossdock get suspended --after {rows[limit - 1].sequence}\n")
@@ -91,7 +110,7 @@ def print_waiting(rows: Sequence[WaitingOverview], format_: Format) -> None:
     shown = [
         {**columns_of(row), "due_at": None if row.due_at is None else f"{row.due_at:%Y-%m-%d %H:%M:%S}"} for row in rows
     ]
-    print_rows(rows if format_ is Format.JSON else shown, format_, empty="Nothing waits for its next attempt.")
+    print_rows(shown if format_ is Format.TABLE else rows, format_, empty="Nothing waits for its next attempt.")
 
 
 def print_outcomes(outcomes: Sequence[Outcome], format_: Format, *, total: int) -> None:
@@ -120,8 +139,8 @@ def print_edited(edited: Edited, format_: Format) -> None:
 
 
 def print_hosts(rows: Sequence[HostOverview], format_: Format) -> None:
-    """As a table with the number of living instances and how they are; JSON has each of them."""
-    shown: Sequence[Row] = rows if format_ is Format.JSON else [_brief_host(row) for row in rows]
+    """As a table with the number of living instances and how they are; the others have each of them."""
+    shown: Sequence[Row] = [_brief_host(row) for row in rows] if format_ is Format.TABLE else rows
     print_rows(shown, format_, empty="There are no hosts.")
 
 
@@ -138,7 +157,7 @@ def print_audit(rows: Sequence[AuditRow], format_: Format) -> None:
         }
         for row in rows
     ]
-    print_rows(rows if format_ is Format.JSON else shown, format_, empty="Nobody has done anything.")
+    print_rows(shown if format_ is Format.TABLE else rows, format_, empty="Nobody has done anything.")
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -168,7 +187,7 @@ def _brief_host(row: HostOverview) -> dict[str, Any]:
     return {**shown, **{name: value for name, value in columns_of(row).items() if name not in shown}}
 
 
-def table_of(rows: Sequence[Mapping[str, Any]], title: str | None = None) -> Table:
+def table_of(rows: Sequence[Mapping[str, Any]], title: str | None = None, *, whole_ids: bool = False) -> Table:
     table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
     for name in rows[0]:
         number = all(isinstance(row[name], int) and not isinstance(row[name], bool) for row in rows)
@@ -176,7 +195,8 @@ def table_of(rows: Sequence[Mapping[str, Any]], title: str | None = None) -> Tab
             name.replace("_", " "), justify="right" if number else "left", overflow="fold", no_wrap=name == "id"
         )
     for row in rows:
-        table.add_row(*(Text(short(value) if name == "id" else _cell(value)) for name, value in row.items()))
+        cells = (short(value) if name == "id" and not whole_ids else _cell(value) for name, value in row.items())
+        table.add_row(*map(Text, cells))
     return table
 
 

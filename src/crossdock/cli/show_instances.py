@@ -20,13 +20,13 @@ _SHORT_VERSION = 12
 def print_orchestrations(rows: Sequence[OrchestrationOverview], format_: Format) -> None:
     """As a table with short versions."""
     shown = [{**columns_of(row), "version": row.version[:_SHORT_VERSION]} for row in rows]
-    print_rows(rows if format_ is Format.JSON else shown, format_, empty="There are no orchestrations.")
+    print_rows(shown if format_ is Format.TABLE else rows, format_, empty="There are no orchestrations.")
 
 
 def print_instances(rows: Sequence[Instance], format_: Format) -> None:
-    """As a table the oldest; JSON has all of them, and why they are suspended."""
-    if format_ is Format.JSON:
-        print_rows(rows, format_, empty="")
+    """As a table the oldest; the others have all of them, and why they are suspended."""
+    if format_ is not Format.TABLE:
+        print_rows(rows, format_, empty="There are no instances.")
         return
     shown = [
         {name: value for name, value in columns_of(row).items() if name not in ("host", "reason", "correlated")}
@@ -59,7 +59,7 @@ def print_instance(described: DescribedInstance, format_: Format) -> None:
     out.print(table_of(head))
     rows = []
     for step in described.steps:
-        at = f"{step.at:%Y-%m-%d %H:%M:%S}"
+        at = None if step.at is None else f"{step.at:%Y-%m-%d %H:%M:%S}"
         rows += [{"step": step.number, "at": at, "what": each, "line": None} for each in step.events]
         rows += [{"step": step.number, "at": at, "what": each.what, "line": each.line or None} for each in step.did]
     for title, shown in (("Steps", rows), ("Messages", [columns_of(each) for each in described.messages])):

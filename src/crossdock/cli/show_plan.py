@@ -23,8 +23,9 @@ def print_plan(plan: Plan, format_: Format) -> None:
         return
     out = console()
     out.print(printable(plan.summary), markup=False, highlight=False)
-    artefacts = [_artefact_row(each) for each in plan.artefacts]
     subscriptions = [columns_of(each) for each in plan.subscriptions]
+    filtered = {each.name for each in plan.subscriptions}
+    artefacts = [_artefact_row(each, filter_below=each.name in filtered) for each in plan.artefacts]
     shapes = [row for each in plan.orchestrations for row in _shape_rows(each)]
     for title, rows in (("Artefacts", artefacts), ("Subscriptions", subscriptions), ("Replays", shapes)):
         if rows:
@@ -32,12 +33,14 @@ def print_plan(plan: Plan, format_: Format) -> None:
             out.print(table_of(rows, title))
 
 
-def _artefact_row(change: ArtefactChange) -> dict[str, Any]:
+def _artefact_row(change: ArtefactChange, *, filter_below: bool) -> dict[str, Any]:
+    """`filter_below`: the table of subscriptions shows what the filter was and will be."""
+    differ = ["filter" if filter_below and each.key == "filter" else _difference(each) for each in change.differences]
     return {
         "kind": change.kind,
         "name": change.name,
         "change": change.change,
-        "differences": "\n".join(map(_difference, change.differences)) or "-",
+        "differences": "\n".join(differ) or "-",
         "waiting": change.waiting,
         "suspended": change.suspended,
     }

@@ -51,6 +51,12 @@ class ReportRoutingFailures:
                 for (service, name), number in router.latest_correlations.items()
                 if service in services
             ]
-            self._catalog = Catalog(filters, types, case_sensitive=router.case_sensitive, correlations=correlations)
+            self._catalog = Catalog(
+                filters,
+                types,
+                case_sensitive=router.case_sensitive,
+                correlations=correlations,
+                masked=self._agent.configuration.personal(),
+            )
             self._epoch = router.epoch
         return self._catalog

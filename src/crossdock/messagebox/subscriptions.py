@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Literal, TypeVar
 from uuid import UUID
 
@@ -36,6 +37,12 @@ from crossdock.messagebox.undeployment import (
     undeploy,
 )
 from crossdock.messagebox.version import SubscriptionVersion
+from crossdock.messagebox.whole_application import (
+    ArtefactTransition,
+    StateVerb,
+    change_application,
+    enable_application,
+)
 from crossdock.subscription.correlation import correlation_hash, shown_values
 from crossdock.subscription.router import Epoch
 
@@ -198,6 +205,22 @@ class Subscriptions:
             facts = {"enabled": row[0]}, {"enabled": enabled}
             record_act(connection, action, name, *facts, outcome, application=application)
             return changed
+
+    def change_application(self, verb: StateVerb, application: str) -> list[ArtefactTransition]:
+        """Start, stop, enlist or unenlist everything of an application, in one transaction."""
+        return self._patiently(
+            lambda connection: change_application(connection, verb, application, partial(_moved, connection))
+        )
+
+    def enable_application(self, application: str, *, enabled: bool) -> list[ArtefactTransition]:
+        """Enable or disable every receive location of an application, in one transaction."""
+        with self._alone() as connection:
+            return enable_application(connection, application, partial(_moved, connection), enabled=enabled)
+
+    def kinds(self, name: str) -> tuple[bool, bool, bool]:
+        """Whether a port, group or orchestration has this name; whether a location; whether an application."""
+        [(subscribes, receives, is_application)] = self._database.rows("list_kinds", {"name": name})
+        return subscribes, receives, is_application
 
     def versions(self, *, epoch: int | None = None, at: datetime | None = None) -> list[SubscriptionVersion]:
         """The subscriptions as they were in an epoch, or at a time; without either as they are now."""

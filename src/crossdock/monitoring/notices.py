@@ -118,6 +118,8 @@ class Notices:
         seconds = state.last - state.since
         if state.unsaid:
             self._say(key, state)
+        if code == UnroutedError.code:
+            return  # the location has worked all the time, and whether the next one has a subscriber is not known
         stay = "" if code == AWAY else "; what is suspended stays so: crossdock resume ID"
         logger.warning(
             "%s works again after %.0f s, %s failed (%s)%s",

@@ -10,7 +10,9 @@ from datetime import datetime
 from typing import Literal
 from uuid import UUID
 
-from msgspec import Struct, msgpack
+from msgspec import DecodeError, Struct, msgpack
+
+from crossdock.errors import HistoryError
 
 
 class Activated(Struct, frozen=True, array_like=True, tag=1):
@@ -139,7 +141,24 @@ def encode_record(record: StepRecord) -> bytes:
 
 def decode_record(stored: bytes) -> StepRecord:
     """A stored record. Raises msgspec.DecodeError if it is none."""
-    return _decoder.decode(stored)
+    try:
+        return _decoder.decode(stored)
+    except UnicodeDecodeError as error:
+        raise DecodeError(str(error)) from error
+
+
+def decode_history(stored: Sequence[bytes]) -> list[StepRecord]:
+    """All records of an instance. Raises HistoryError with the number of the first that cannot be read."""
+    records = []
+    for number, each in enumerate(stored, start=1):
+        try:
+            records.append(decode_record(each))
+        except DecodeError as error:
+            raise HistoryError(
+                f"The record of step {number} in the history of the instance cannot be read: {error}. "
+                "Restore the record from a backup and resume the instance, or terminate the instance"
+            ) from error
+    return records
 
 
 def event_messages(events: Sequence[Event]) -> Sequence[UUID]:

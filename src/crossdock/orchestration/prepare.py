@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from datetime import timedelta
 from uuid import UUID
 
-from crossdock.errors import ApplicationError, InstanceEndedError, Mismatch
+from crossdock.errors import ApplicationError, HistoryError, InstanceEndedError, Mismatch
 from crossdock.messagebox.instance_change import WAKE_UP, InstanceChange
 from crossdock.messagebox.instance_rows import StoredInstance
 from crossdock.messagebox.settle import GiveBack, Hold, Retry, Settlement, Suspend
 from crossdock.messagebox.step import Step
 from crossdock.orchestration.environment import EngineEnvironment
-from crossdock.orchestration.history import decode_record
+from crossdock.orchestration.history import decode_history
 from crossdock.orchestration.program import RunTools
 from crossdock.orchestration.run import InstanceRun
 from crossdock.orchestration.runs import SeenOnce
@@ -63,11 +63,9 @@ class Preparation:
                 reason = f"The orchestration cannot run here: {error}"
                 again = timedelta(seconds=UNUSABLE_SECONDS)
                 settlements += [Retry(each, again, reason, tried=False) for each in task.references]
-            except Mismatch as error:
-                line = getattr(error, "line", "")
-                parked.append(
-                    self._set_aside(host_instance, task, loaded[task.id], Mismatch.code, str(error), line=line)
-                )
+            except (Mismatch, HistoryError) as error:
+                stored, reason = loaded[task.id], str(error)
+                parked.append(self._set_aside(host_instance, task, stored, error.code, reason, line=error.line))
         self._park(host_instance, parked)
         return ready
 
@@ -116,7 +114,7 @@ class Preparation:
         try:
             deployed = self._programs.of(stored.service_id).version
             return None if deployed == stored.version else self._replayed(stored, deployed)
-        except (ApplicationError, Mismatch) as error:
+        except (ApplicationError, HistoryError, Mismatch) as error:
             logger.info("Instance %s stays on version %s: %s", stored.id, stored.version[:12], error)
             return None
 
@@ -124,7 +122,7 @@ class Preparation:
         program = self._programs.of(stored.service_id, version)
         tools = RunTools(program)
         tools.messages.update(stored.messages)
-        records = [decode_record(each) for each in stored.records]
+        records = decode_history(stored.records)
         run = InstanceRun(program.orchestration, stored.id, tools, replaying=records)
         history = list(stored.records) if self._environment.samples.has(program.version, stored.id) else None
         return Live(stored.id, program, stored.activation, tools, run, stored.step, True, stored.subscribed, history)

@@ -8,7 +8,7 @@ from traceback import TracebackException
 from typing import Any, assert_never
 from uuid import UUID
 
-from crossdock.errors import CancelledError, CrossdockError, MisuseError, OrchestrationError
+from crossdock.errors import CancelledError, CrossdockError, HistoryError, Mismatch, MisuseError, OrchestrationError
 from crossdock.foreign import described
 from crossdock.orchestration.declare import Orchestration
 from crossdock.orchestration.history import (
@@ -64,12 +64,15 @@ class InstanceRun:
     def __init__(
         self, orchestration: Orchestration, instance: UUID, tools: Tools, *, replaying: Sequence[StepRecord] = ()
     ) -> None:
-        """Replay the history at once, in silence. Raises Mismatch if the code does something else than it did."""
+        """Replay the history at once, in silence. Raises Mismatch if the code does something else than it did.
+
+        Raises HistoryError if a record says what cannot have happened, or names a message that is gone.
+        """
         self._instance = Instance(orchestration, instance, tools)
         self._failure: BaseException | None = None
         self.state: State | None = None
         for record in replaying:
-            self._step(record.at, record.events, Journal(record.commands))
+            self._replay(record)
 
     def step(self, at: datetime, events: Sequence[Event]) -> Stepped:
         """Give the events to the code, one after the other, and run it until everything waits.
@@ -121,6 +124,18 @@ class InstanceRun:
         return Stepped(
             record, self.state, journal.sends, journal.subscribes, timers, journal.cancelled_timers, journal.taken
         )
+
+    def _replay(self, record: StepRecord) -> None:
+        try:
+            self._step(record.at, record.events, Journal(record.commands))
+        except Mismatch:
+            raise
+        except Exception as error:
+            name, number = self._instance.orchestration.name, self._instance.step
+            raise HistoryError(
+                f"Step {number} in the history of the instance of {name!r} cannot be replayed: {described(error)}. "
+                "Restore what is missing from a backup and resume the instance, or terminate the instance"
+            ) from error
 
     def _begin(self, at: datetime, journal: Journal) -> None:
         self._instance.at = at

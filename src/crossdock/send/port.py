@@ -225,7 +225,8 @@ class SendPort:
         if isinstance(error, TransientError):
             if attempt < self.definition.retry_count:
                 return Retry(self.definition.retry_interval, f"Send port {name!r}: {reason}")
-            reason = f"gave up after {attempt + 1} attempts: {reason}"
+            attempts = "1 attempt" if attempt == 0 else f"{attempt + 1} attempts"
+            reason = f"gave up after {attempts}: {reason}"
             text, code = f"Send port {name!r} {reason}", AttemptsError.code
         else:
             text = f"Send port {name!r}: {reason}"

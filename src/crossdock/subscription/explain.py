@@ -5,12 +5,14 @@ It asks `match.py` about each predicate, so that it can say nothing else than th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from crossdock.message.property import PropertyRegistry, PropertyType, Value
 from crossdock.subscription.match import Matcher
 from crossdock.subscription.predicate import Filter, Group, Predicate, format_constant, format_predicate
+
+MASKED = "***"  # what is shown of a personal value
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +86,12 @@ def format_explanation(explanation: Explanation) -> list[str]:
     return lines
 
 
-def format_verdict(verdict: PredicateVerdict) -> str:
-    """One line: `no   Amount >= 1000    (Amount is decimal 12.50)`."""
+def format_verdict(verdict: PredicateVerdict, *, masked: Collection[str] = ()) -> str:
+    """One line: `no   Amount >= 1000    (Amount is decimal 12.50)`. Values of `masked` properties are `***`."""
     name = verdict.predicate.property
-    met = "absent" if verdict.actual is None else f"{verdict.type} {format_constant(verdict.actual)}"
+    met = "absent"
+    if verdict.actual is not None:
+        met = f"{verdict.type} {MASKED if name in masked else format_constant(verdict.actual)}"
     return f"{'yes' if verdict.holds else 'no '}  {format_predicate(verdict.predicate)}    ({name} is {met})"
 
 

@@ -9,7 +9,7 @@ from itertools import chain, islice
 
 from crossdock.message.property import PropertyRegistry, Value
 from crossdock.subscription.correlation import explain_correlation
-from crossdock.subscription.explain import GroupVerdict, explain, format_verdict
+from crossdock.subscription.explain import MASKED, GroupVerdict, explain, format_verdict
 from crossdock.subscription.match import fold
 from crossdock.subscription.predicate import Filter, Operator
 
@@ -39,8 +39,13 @@ class Catalog:
         *,
         case_sensitive: bool,
         correlations: Iterable[tuple[str, str, Sequence[str], Collection[str]]] = (),
+        masked: Collection[str] = (),
     ) -> None:
-        """`filters` are (service, filter), `correlations` (orchestration, name, properties, types of messages)."""
+        """`filters` are (service, filter), `correlations` (orchestration, name, properties, types of messages).
+
+        Values of `masked` properties are not quoted.
+        """
+        self._masked = frozenset(masked)
         self._types = types
         self._case_sensitive = case_sensitive
         self._correlations = tuple(correlations)
@@ -63,7 +68,7 @@ class Catalog:
             for name, filter_ in islice(candidates, _LOOKED_AT):
                 group = self._nearest_group(filter_, promoted)
                 if group is not None:
-                    found.append((rank, len(group.failing), name, _near_miss(name, group)))
+                    found.append((rank, len(group.failing), name, _near_miss(name, group, self._masked)))
             if len(found) >= count:
                 break
         return [miss for *_, miss in sorted(found, key=lambda each: each[:3])[:count]]
@@ -71,7 +76,9 @@ class Catalog:
     def _unfollowed(self, promoted: Mapping[str, Value]) -> Iterator[tuple[int, int, str, NearMiss]]:
         """The correlations that messages of this type follow: none of their instances waits for these values."""
         for service, name, properties, types in self._correlations:
-            verdict = explain_correlation(name, properties, types, promoted, case_sensitive=self._case_sensitive)
+            # The values are only quoted here: which instances wait is known.
+            shown = {**promoted, **{each: MASKED for each in self._masked if promoted.get(each) is not None}}
+            verdict = explain_correlation(name, properties, types, shown, case_sensitive=self._case_sensitive)
             if verdict.of_type:
                 miss = NearMiss(service, 1 + len(properties) - len(verdict.missing), (verdict.reason,))
                 yield 0, 1 + len(verdict.missing), service, miss
@@ -87,6 +94,7 @@ def _wanted_types(filter_: Filter) -> Iterator[str]:
             yield from map(str, values)
 
 
-def _near_miss(name: str, group: GroupVerdict) -> NearMiss:
-    failing = tuple(" ".join(format_verdict(verdict).removeprefix("no").split()) for verdict in group.failing)
+def _near_miss(name: str, group: GroupVerdict, masked: Collection[str]) -> NearMiss:
+    lines = (format_verdict(verdict, masked=masked) for verdict in group.failing)
+    failing = tuple(" ".join(line.removeprefix("no").split()) for line in lines)
     return NearMiss(name, len(group.predicates) - len(failing), failing)

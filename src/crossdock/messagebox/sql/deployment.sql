@@ -245,8 +245,13 @@ INSERT INTO property (name, type) VALUES (%(name)s, %(type)s) ON CONFLICT DO NOT
 
 
 -- name: make_personal
--- What any application calls personal is so for all.
-UPDATE property SET personal = true WHERE lower(name) = lower(%(name)s) AND NOT personal;
+-- What any application calls personal is so for all. Nearest misses that quote such values are worked out anew.
+WITH made AS (
+    UPDATE property SET personal = true WHERE lower(name) = lower(%(name)s) AND NOT personal RETURNING name
+), forgotten AS (
+    DELETE FROM routing_failure WHERE EXISTS (SELECT FROM made)
+)
+UPDATE suspended SET reported = false WHERE kind = 'unrouted' AND reported AND EXISTS (SELECT FROM made);
 
 
 -- name: create_host
@@ -329,3 +334,40 @@ SELECT enabled, application FROM receive_location WHERE name = %(name)s AND depl
 
 -- name: set_location_enabled
 UPDATE receive_location SET enabled = %(enabled)s WHERE name = %(name)s;
+
+
+-- name: list_subscribing
+-- Ports, orchestrations and groups of an application, the groups last: a group can be enlisted once one of its ports is.
+SELECT kind, name, state, id, host_id
+  FROM (SELECT CASE class WHEN 'orchestration' THEN 'orchestration' ELSE 'port' END AS kind, name, state, id, host_id
+          FROM service
+         WHERE application = %(application)s AND deployed AND group_name IS NULL AND class <> 'messaging isolated'
+         UNION ALL
+        SELECT 'group', name, state, NULL, NULL
+          FROM send_port_group
+         WHERE application = %(application)s AND deployed) AS artefact
+ ORDER BY kind = 'group', kind DESC, name;
+
+
+-- name: list_members_of
+-- Of members of groups their port and their group.
+SELECT id, port_id, group_name FROM service WHERE id = ANY (%(service)s);
+
+
+-- name: list_receiving
+-- Receive locations of an application, and whether they are enabled.
+SELECT name, enabled FROM receive_location WHERE application = %(application)s AND deployed ORDER BY name;
+
+
+-- name: set_application_enabled
+UPDATE receive_location
+   SET enabled = %(enabled)s
+ WHERE application = %(application)s AND deployed AND enabled <> %(enabled)s;
+
+
+-- name: list_kinds
+-- What there is of a name that a person gives.
+SELECT EXISTS (SELECT FROM service WHERE name = %(name)s AND deployed AND class <> 'messaging isolated')
+    OR EXISTS (SELECT FROM send_port_group WHERE name = %(name)s AND deployed) AS subscribes,
+       EXISTS (SELECT FROM receive_location WHERE name = %(name)s AND deployed) AS receives,
+       EXISTS (SELECT FROM application WHERE name = %(name)s AND deployed) AS is_application;

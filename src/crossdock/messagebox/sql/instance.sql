@@ -483,16 +483,16 @@ SELECT date_part('epoch', due_at - clock())
 -- correlated. What waits for a response waits by a token, which is for nobody to see.
 SELECT instance.id, instance.host_id, service.name AS orchestration, service.application, host.name AS host, instance.version,
        instance.step, instance.state, instance.since, instance.activated_at, instance.waiting_for, instance.line, instance.code,
-       instance.reason, instance.traceback, instance.activation, message.context::text AS context,
+       instance.reason, instance.traceback, instance.activation, message.context,
        (SELECT json_agg(json_build_array(correlation.name, correlation.property, waiting.value) ORDER BY waiting.id)
-          FROM instance_subscription AS waiting
+          FROM shown_waiting AS waiting
           JOIN correlation ON correlation.id = waiting.correlation_id
          WHERE waiting.instance_id = instance.id AND waiting.host_id = instance.host_id AND correlation.name IS NOT NULL)
        AS correlated
   FROM instance
   JOIN service ON service.id = instance.service_id
   JOIN host ON host.id = instance.host_id
-  LEFT JOIN message ON message.id = instance.activation
+  LEFT JOIN shown_message AS message ON message.id = instance.activation
  WHERE %(id)s::uuid[] IS NULL OR instance.id = ANY (%(id)s::uuid[])
  ORDER BY instance.id
  LIMIT %(limit)s;
@@ -527,9 +527,9 @@ SELECT step, record FROM history WHERE host_id = %(host)s AND instance_id = %(id
 
 -- name: list_held
 -- The messages that an instance holds, and in which step each was given to its code.
-SELECT held.message_id, held.step, message.context::text
+SELECT held.message_id, held.step, message.context
   FROM held
-  LEFT JOIN message ON message.id = held.message_id
+  LEFT JOIN shown_message AS message ON message.id = held.message_id
  WHERE held.host_id = %(host)s AND held.instance_id = %(id)s
  ORDER BY held.sequence;
 

@@ -205,8 +205,9 @@ SELECT service.name, host.name AS host, 'activation' AS kind, service.state, sub
 SELECT service.name, host.name, 'instance', 'started', instance_subscription.priority, instance_subscription.id,
        instance_subscription.instance_id,
        (SELECT string_agg(property || ' = ' || quote_literal(value), ' AND ')
-          FROM unnest(correlation.property, instance_subscription.value) AS pair (property, value))
+          FROM unnest(correlation.property, shown_waiting.value) AS pair (property, value))
   FROM instance_subscription
+  JOIN shown_waiting ON shown_waiting.id = instance_subscription.id
   JOIN service ON service.id = instance_subscription.service_id
   JOIN host ON host.id = instance_subscription.host_id
   JOIN correlation ON correlation.id = instance_subscription.correlation_id

@@ -7,7 +7,7 @@
 -- page is found first, so that only its rows are joined.
 SELECT page.message_id AS id, page.kind, page.code, page.reason, page.attempt,
        CASE WHEN page.suspended_at BETWEEN '0001-01-02Z' AND '9999-12-30Z' THEN page.suspended_at END AS suspended_at,
-       page.host_id, page.sequence, page.instance_id, service.name AS port, service.application, message.context::text AS context,
+       page.host_id, page.sequence, page.instance_id, service.name AS port, service.application, message.context,
        (SELECT sum(part.size) FROM part WHERE part.id = ANY(message.parts)) AS bytes,
        routing_failure.report::text AS report
   FROM (SELECT *
@@ -22,7 +22,7 @@ SELECT page.message_id AS id, page.kind, page.code, page.reason, page.attempt,
          ORDER BY sequence
          LIMIT %(limit)s) AS page
   -- Each by itself: a plan that was made when there were none would else read them all.
-  LEFT JOIN LATERAL (SELECT context, parts FROM message WHERE id = page.message_id LIMIT 1) AS message ON true
+  LEFT JOIN LATERAL (SELECT context, parts FROM shown_message WHERE id = page.message_id LIMIT 1) AS message ON true
   LEFT JOIN service ON service.id = page.service_id
   LEFT JOIN LATERAL (SELECT report FROM routing_failure WHERE message_id = page.message_id LIMIT 1) AS routing_failure
     ON page.kind = 'unrouted'

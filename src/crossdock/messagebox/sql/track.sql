@@ -97,10 +97,10 @@ SELECT DISTINCT published.at, published.until, published.segment
 -- name: find_few
 -- What was published a few at a time and is not packed yet: as many rows as some seconds make.
 SELECT at, transaction, epoch, ARRAY(SELECT unnest(message_ids)) AS message_ids,
-       ARRAY(SELECT unnest(contexts)::text) AS contexts, ARRAY(SELECT unnest(references_to)) AS references_to,
+       contexts, ARRAY(SELECT unnest(references_to)) AS references_to,
        ARRAY(SELECT unnest(subscriptions)) AS subscriptions, exceptions::text AS exceptions, origins::text AS origins,
        first_reference, last_reference, NULL::uuid[] AS body_of, NULL::bytea[] AS bodies, publisher
-  FROM track_few
+  FROM shown_few
  WHERE (%(ids)s::uuid[] IS NULL OR message_ids && %(ids)s::uuid[])
    AND (%(transactions)s::bigint[] IS NULL OR transaction = ANY (%(transactions)s::bigint[]))
    AND at BETWEEN coalesce(%(since)s::timestamptz, '-infinity') AND coalesce(%(until)s::timestamptz, 'infinity')

@@ -51,7 +51,7 @@ SELECT copy.message_id, copy.place, host.name AS host, copy.sequence, copy.subsc
 
 -- name: find_stored
 -- Messages that are in the box, with the names and sizes of their parts and why hosts were refused.
-SELECT message.id, message.context::text AS context, message.created_at AS at,
+SELECT message.id, message.context, message.created_at AS at,
        ARRAY(SELECT part.name
                FROM unnest(message.parts) WITH ORDINALITY AS place (id, number)
                JOIN part ON part.id = place.id
@@ -63,7 +63,7 @@ SELECT message.id, message.context::text AS context, message.created_at AS at,
        (SELECT coalesce(json_agg(json_build_array(refusal.subscription_id, refusal.labels)), '[]')
           FROM refusal
          WHERE refusal.message_id = message.id) AS refusals
-  FROM message
+  FROM shown_message AS message
  WHERE message.id = ANY (%(message)s);
 
 

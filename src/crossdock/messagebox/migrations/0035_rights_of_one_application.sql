@@ -23,17 +23,20 @@ DECLARE
             'USAGE ON SCHEMA crossdock',
             -- No definitions, which may hold secrets, no code, and no bodies.
             'SELECT ON migration, box, epoch_history, host, service_class, host_instance, application, property, send_port_group,
-                       subscription, subscription_removal, predicate, correlation, instance_subscription, intake, publication,
+                       subscription, subscription_removal, predicate, correlation, intake, publication,
                        publication_total, queue, claimed, scheduled, suspended, instance, held, timer, convoy, subqueue_lease,
-                       delivery, delivery_total, reference_log, message, routing_failure, refusal, audit, original, subscription_version,
+                       delivery, delivery_total, reference_log, routing_failure, refusal, audit, original, subscription_version,
                        track_published, track_settled, erased_message, publication_minute, delivery_minute, sample,
-                       service_definition',
+                       service_definition, shown_message, shown_few, shown_waiting',
+            -- Personal values, and tokens by which requests are answered, are seen by views only, which mask them.
+            'SELECT (id, part_count, created_at, parts, reference_count) ON message',
+            'SELECT (id, instance_id, service_id, host_id, correlation_id, priority, bound_to, created_at) ON instance_subscription',
             'SELECT (id, name, application, host_id, class, transport_id, priority, ordered, two_way, predicate, state, deployed,
                      group_name, port_id, receives, version, subqueue) ON service',
             'SELECT (id, name, application, host_id, enabled, deployed) ON receive_location',
             'SELECT (digest, application, packages, created_at) ON orchestration_version',
             'SELECT (id, name, size, fragments, reference_count) ON part',
-            'SELECT (at, transaction, publisher, epoch, message_ids, contexts, references_to, subscriptions, exceptions, origins,
+            'SELECT (at, transaction, publisher, epoch, message_ids, references_to, subscriptions, exceptions, origins,
                      first_reference, last_reference) ON track_few',
             'SELECT (at, segment, filter) ON track_personal',
             'EXECUTE ON FUNCTION audit']
@@ -41,6 +44,7 @@ DECLARE
             'EXECUTE ON FUNCTION resume_deliveries, terminate_deliveries, resume_stopped, resume_instances, cancel_instances',
             -- What is resumed begins or joins instances of orchestrations.
             'EXECUTE ON FUNCTION list_stopped, list_resumable, begin_suspended, find_instances, open_convoys, close_convoys',
+            'SELECT (context) ON message',
             'SELECT ON SEQUENCE reference_sequence',
             -- To start and stop: policies say which rows.
             'UPDATE (state) ON service, send_port_group',
@@ -51,8 +55,9 @@ DECLARE
             'EXECUTE ON FUNCTION read_messages, read_piece',
             -- A policy says which rows.
             'SELECT ON history']
-            -- The track may hold bodies and personal values, of all applications together.
-            || CASE WHEN application_name IS NULL THEN ARRAY['SELECT ON track_personal, track_body, track_few'] END
+            -- Contexts and the track may hold personal values, the track bodies too, of all applications together.
+            || CASE WHEN application_name IS NULL
+                    THEN ARRAY['SELECT (context) ON message', 'SELECT ON track_personal, track_body, track_few'] END
         WHEN 'edit' THEN ARRAY[
             'EXECUTE ON FUNCTION edit_delivery, insert_fragment',
             'USAGE ON SEQUENCE ' || pg_get_serial_sequence('intake', 'sequence')]
