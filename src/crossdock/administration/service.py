@@ -14,6 +14,7 @@ from crossdock.administration.deliveries import Chosen, Outcome, Saved, chosen, 
 from crossdock.administration.edit import Editable, Edited, edit, editable
 from crossdock.administration.erase import Erased, erase_messages
 from crossdock.administration.explain import ExplainedMessage, explain_message
+from crossdock.administration.for_pages import ForPages
 from crossdock.administration.instances import (
     DescribedInstance,
     Instance,
@@ -35,13 +36,15 @@ from crossdock.administration.suspended import (
     list_groups,
     list_suspended,
 )
+from crossdock.administration.tokens import Tokens
 from crossdock.administration.trace import Traced, trace_message
 from crossdock.application.store import existing
 from crossdock.application.store import opened as opened_store
-from crossdock.errors import NotAllowedError, UsageError
-from crossdock.messagebox.access import GivenRight, Right
+from crossdock.errors import UsageError
+from crossdock.messagebox.access import GivenRight, Right, Rights
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.audit import Act, AuditRow
+from crossdock.messagebox.database import Actor
 from crossdock.messagebox.overview import (
     GroupOverview,
     HostOverview,
@@ -56,6 +59,7 @@ from crossdock.messagebox.undeployment import DeployedApplication
 from crossdock.settings import Settings
 
 __all__ = [
+    "Actor",
     "Administration",
     "AuditRow",
     "Chosen",
@@ -75,6 +79,8 @@ __all__ = [
     "OrchestrationOverview",
     "Outcome",
     "PortOverview",
+    "Right",
+    "Rights",
     "Selection",
     "SubscriptionOverview",
     "SuspendedGroup",
@@ -92,7 +98,7 @@ def opened(settings: Settings) -> Iterator[Administration]:
         yield Administration(agent, text_limit=settings.text_limit)
 
 
-class Administration:
+class Administration(ForPages):
     """The lists give typed rows. The verbs say what became of each thing they were asked about."""
 
     def __init__(self, agent: Agent, *, text_limit: int) -> None:
@@ -282,6 +288,14 @@ class Administration:
 
     # Who may do what
 
+    def rights(self) -> Rights:
+        """What whoever asks may do: as the database user, and within its own limit if it has one."""
+        return self._agent.access.rights()
+
+    def acting_for(self, actor: Actor) -> Administration:
+        """The same service for another person, who may be limited to fewer rights. It uses the same connections."""
+        return Administration(self._agent.acting_for(actor), text_limit=self._text_limit)
+
     def access(self) -> Sequence[GivenRight]:
         """Which database users were given which rights."""
         return self._agent.access.list()
@@ -296,21 +310,23 @@ class Administration:
         with self._act("revoke", [user], "administrator"):
             self._agent.access.revoke(what, user, application)
 
+    @property
+    def tokens(self) -> Tokens:
+        """The tokens by which programs and people sign in at the console."""
+        return Tokens(self._agent, self._act)
+
     @contextmanager
     def _act(self, action: str, targets: Sequence[str], needs: Right = "operator") -> Iterator[None]:
         """An act that takes a right; if it is refused, that is recorded. Publishing is for the roles of hosts too."""
         with refusals_recorded(self._agent, action, targets):
-            if action != "publish" or not self._agent.box.own_hosts():
+            if action != "publish" or self._agent.access.is_limited or not self._agent.box.own_hosts():
                 self._require(action, needs)
             yield
 
     def _require(self, action: str, needs: Right) -> None:
         rights = self._agent.access.rights()
         if not rights.any(needs):
-            raise NotAllowedError(
-                f"Your database user {rights.user!r} may not {action}: that takes the right {needs}. "
-                f"An administrator gives it with: crossdock grant {needs} {rights.user}"
-            )
+            raise rights.refusal(action, needs)
 
 
 def _told_apart(ids: Sequence[str]) -> tuple[list[str], list[str]]:

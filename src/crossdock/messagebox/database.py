@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -55,10 +56,20 @@ _Row = TypeVar("_Row")
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """For whom a process acts, and why: what the audit says of its acts."""
+    """For whom a process acts, and why: what the audit says of its acts.
+
+    `limit` are the rights that the person has at most, as `operator`, or `operator:Shop` for one application. None: all
+    that the database user has. The connection carries it, and the functions of the MessageBox keep it.
+    """
 
     person: str = ""
     reason: str = ""
+    limit: frozenset[str] | None = None
+
+    def settings(self) -> Mapping[str, str]:
+        """As a connection carries it."""
+        limit = "" if self.limit is None else json.dumps(sorted(self.limit))
+        return {"crossdock.person": self.person, "crossdock.reason": self.reason, "crossdock.limit": limit}
 
 
 _NOBODY = Actor()
@@ -89,6 +100,11 @@ class Database:
         other = copy(self)
         other._actor = actor
         return other
+
+    @property
+    def actor(self) -> Actor:
+        """For whom it acts."""
+        return self._actor
 
     def close(self) -> None:
         self._pool.close()
@@ -151,7 +167,7 @@ class Database:
         with translated(), pool.connection() as connection:
             try:
                 if connection.actor != self._actor:
-                    _set(connection, {"crossdock.person": self._actor.person, "crossdock.reason": self._actor.reason})
+                    _set(connection, self._actor.settings())
                     connection.actor = self._actor
                 yield connection
             except psycopg.errors.ReadOnlySqlTransaction:

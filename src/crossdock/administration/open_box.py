@@ -1,0 +1,49 @@
+"""A MessageBox that a process keeps open for many people: the console. Each of them acts within rights of its own."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from crossdock.administration.service import Actor, Administration
+from crossdock.administration.tokens import FoundToken
+from crossdock.application.store import Store, existing
+from crossdock.errors import CrossdockError
+from crossdock.settings import Settings
+
+
+class OpenBox:
+    """Open from `open()` to `close()`. It creates no MessageBox: UsageError if there is none in the home."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._store = Store(existing(settings))
+
+    def open(self) -> None:
+        self._agent = self._store.open()
+        self._service = Administration(self._agent, text_limit=self.settings.text_limit)
+
+    def close(self) -> None:
+        self._store.close()
+
+    @property
+    def service(self) -> Administration:
+        """Acts for whoever runs this process, with all rights of the database user."""
+        return self._service
+
+    @property
+    def person(self) -> str:
+        """Who runs this process."""
+        return self._store.actor.person
+
+    def acting_for(self, person: str, limit: frozenset[str] | None, reason: str = "") -> Administration:
+        """The service for a person, with these rights at most; None: with those of the database user."""
+        return self._service.acting_for(Actor(person, reason, limit))
+
+    def find_token(self, digest: bytes) -> FoundToken | None:
+        """Whom an API token names, by its SHA-256."""
+        return self._agent.console.find_token(digest)
+
+    def revive(self) -> None:
+        """Start the embedded PostgreSQL again if it is gone. Whoever asks meanwhile hears that it is away."""
+        with suppress(CrossdockError, OSError):
+            self._store.revive()

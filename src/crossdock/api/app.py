@@ -1,0 +1,70 @@
+"""The application that a console process serves: the API, its health, and whatever pages are installed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from importlib.metadata import version
+
+from fastapi import APIRouter, FastAPI
+from starlette.concurrency import run_in_threadpool
+
+from crossdock.administration.open_box import OpenBox
+from crossdock.api import problems, signing_in
+from crossdock.api.gate import Gate
+from crossdock.api.live import Live
+from crossdock.api.operations import Operations
+from crossdock.api.options import AccessOptions
+from crossdock.api.safety import Safety
+from crossdock.settings import Settings
+
+API = "/api/v1"
+routes = APIRouter(include_in_schema=False)
+
+
+def create_app(settings: Settings, access: AccessOptions) -> FastAPI:
+    """The API, with one agent for the whole process, which is opened when it starts.
+
+    `app.state` has `box`, `gate`, `operations` and `live`; whoever shows pages may set `error_page`, which makes an
+    answer of a request and a `Problem`. Raises UsageError if people who should not could sign in.
+    """
+    access.check()
+    app = FastAPI(
+        title="Crossdock",
+        version=version("crossdock"),
+        summary="Everything the command line can do.",
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        lifespan=_lifespan(settings, access),
+    )
+    app.add_middleware(signing_in.FirstVisit)
+    app.add_middleware(Safety, options=access)
+    problems.install(app)
+    app.include_router(routes)
+    app.include_router(signing_in.routes)
+    return app
+
+
+def _lifespan(settings: Settings, access: AccessOptions) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        box = OpenBox(settings)
+        await run_in_threadpool(box.open)
+        try:
+            app.state.box, app.state.gate = box, Gate(box, access)
+            app.state.operations = Operations(box)
+            app.state.live = Live(box)
+            yield
+        finally:
+            app.state.operations.close()
+            await app.state.live.close()
+            await run_in_threadpool(box.close)
+
+    return lifespan
+
+
+@routes.get("/health")
+def health() -> dict[str, str]:
+    """This process answers. It says nothing of the MessageBox."""
+    return {"status": "ok"}
