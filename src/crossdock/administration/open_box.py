@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
+from typing import Protocol
 
 from crossdock.administration.service import Actor, Administration
 from crossdock.administration.tokens import FoundToken
 from crossdock.application.store import Store, existing
 from crossdock.errors import CrossdockError
+from crossdock.messagebox.console import KeptAnswer
 from crossdock.settings import Settings
+
+
+class Answers(Protocol):
+    """See `messagebox/console.py`."""
+
+    def begin_answer(self, person: str, key: str, request: bytes) -> KeptAnswer | None: ...
+    def keep_answer(self, person: str, key: str, status: int, content: bytes, headers: Mapping[str, str]) -> None: ...
+    def drop_answer(self, person: str, key: str) -> None: ...
 
 
 class OpenBox:
@@ -20,7 +31,7 @@ class OpenBox:
 
     def open(self) -> None:
         self._agent = self._store.open()
-        self._service = Administration(self._agent, text_limit=self.settings.text_limit)
+        self._service = Administration(self._agent, text_limit=self.settings.text_limit, settings=self.settings)
 
     def close(self) -> None:
         self._store.close()
@@ -42,6 +53,11 @@ class OpenBox:
     def find_token(self, digest: bytes) -> FoundToken | None:
         """Whom an API token names, by its SHA-256."""
         return self._agent.console.find_token(digest)
+
+    @property
+    def answers(self) -> Answers:
+        """What was answered to requests, to be given again."""
+        return self._agent.console
 
     def revive(self) -> None:
         """Start the embedded PostgreSQL again if it is gone. Whoever asks meanwhile hears that it is away."""

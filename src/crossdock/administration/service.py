@@ -14,6 +14,7 @@ from crossdock.administration.deliveries import Chosen, Outcome, Saved, chosen, 
 from crossdock.administration.edit import Editable, Edited, edit, editable
 from crossdock.administration.erase import Erased, erase_messages
 from crossdock.administration.explain import ExplainedMessage, explain_message
+from crossdock.administration.for_deploying import ForDeploying
 from crossdock.administration.for_pages import ForPages
 from crossdock.administration.instances import (
     DescribedInstance,
@@ -27,7 +28,7 @@ from crossdock.administration.instances import (
 )
 from crossdock.administration.message_ids import is_instance_id, read_message_id
 from crossdock.administration.messages import DescribedMessage, MessagePage, describe_message, list_messages
-from crossdock.administration.publish import PublishedMessage, given_properties, publish_files
+from crossdock.administration.publish import PublishedMessage, given_properties, publish_content, publish_files
 from crossdock.administration.samples import Sample, read_sample
 from crossdock.administration.suspended import (
     Selection,
@@ -86,6 +87,7 @@ __all__ = [
     "SuspendedGroup",
     "SuspendedRow",
     "Traced",
+    "Transition",
     "WaitingOverview",
     "opened",
 ]
@@ -95,15 +97,16 @@ __all__ = [
 def opened(settings: Settings) -> Iterator[Administration]:
     """The service for one command. It creates no MessageBox: UsageError if there is none in the home."""
     with opened_store(existing(settings)) as agent:
-        yield Administration(agent, text_limit=settings.text_limit)
+        yield Administration(agent, text_limit=settings.text_limit, settings=settings)
 
 
-class Administration(ForPages):
+class Administration(ForDeploying, ForPages):
     """The lists give typed rows. The verbs say what became of each thing they were asked about."""
 
-    def __init__(self, agent: Agent, *, text_limit: int) -> None:
+    def __init__(self, agent: Agent, *, text_limit: int, settings: Settings | None = None) -> None:
         self._agent = agent
         self._text_limit = text_limit
+        self._settings = settings
 
     # Lists
 
@@ -231,6 +234,14 @@ class Administration(ForPages):
             promoted = given_properties(self._agent, properties, to, text_limit=self._text_limit)
             yield from publish_files(self._agent, files, location=location, properties=promoted)
 
+    def publish_content(
+        self, name: str, content: bytes, *, location: str | None, to: str | None, properties: Sequence[str]
+    ) -> Sequence[PublishedMessage]:
+        """The same for bytes, under a name that messages have as that of their file."""
+        with self._act("publish", [name], "administrator"):
+            promoted = given_properties(self._agent, properties, to, text_limit=self._text_limit)
+            return list(publish_content(self._agent, name, content, location=location, properties=promoted))
+
     def choose(self, action: str, selection: Selection) -> Chosen:
         """What a selection means, as it is now: to be shown to the person, and then to be acted on."""
         messages, instances = _told_apart(selection.ids)
@@ -269,6 +280,16 @@ class Administration(ForPages):
         with self._act("edit", [str(what.row.id)], "edit"):
             return edit(self._agent, what, body=body, properties=properties, text_limit=self._text_limit)
 
+    def terminate_instances(self, ids: Sequence[str]) -> Sequence[InstanceResult]:
+        """End instances of orchestrations for good; no code of theirs is run."""
+        with self._act("terminate", ids, "administrator"):
+            _refuse_messages(ids)
+            return terminate_instances(self._agent, ids)
+
+    def require_operator(self) -> None:
+        """NotAllowedError for somebody who may act on nothing."""
+        self._require("act", "operator")
+
     def _record_many(self, action: str, what: Chosen) -> None:
         """What was asked for: each delivery is recorded besides, when it happens."""
         if not what.selection.is_by_id:
@@ -294,7 +315,7 @@ class Administration(ForPages):
 
     def acting_for(self, actor: Actor) -> Administration:
         """The same service for another person, who may be limited to fewer rights. It uses the same connections."""
-        return Administration(self._agent.acting_for(actor), text_limit=self._text_limit)
+        return Administration(self._agent.acting_for(actor), text_limit=self._text_limit, settings=self._settings)
 
     def access(self) -> Sequence[GivenRight]:
         """Which database users were given which rights."""

@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib.metadata import version
 
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.responses import JSONResponse
 from starlette.concurrency import run_in_threadpool
 
 from crossdock.administration.open_box import OpenBox
@@ -15,6 +16,7 @@ from crossdock.api.gate import Gate
 from crossdock.api.live import Live
 from crossdock.api.operations import Operations
 from crossdock.api.options import AccessOptions
+from crossdock.api.routes import api_routes
 from crossdock.api.safety import Safety
 from crossdock.settings import Settings
 
@@ -43,6 +45,7 @@ def create_app(settings: Settings, access: AccessOptions) -> FastAPI:
     problems.install(app)
     app.include_router(routes)
     app.include_router(signing_in.routes)
+    app.include_router(api_routes(), prefix=API)
     return app
 
 
@@ -62,6 +65,13 @@ def _lifespan(settings: Settings, access: AccessOptions) -> Callable[[FastAPI], 
             await run_in_threadpool(box.close)
 
     return lifespan
+
+
+@routes.get(f"{API}/openapi.json")
+def openapi(request: Request) -> JSONResponse:
+    """The description of the API, for whoever writes a program. It holds nothing of the MessageBox."""
+    app: FastAPI = request.app
+    return JSONResponse(app.openapi())
 
 
 @routes.get("/health")

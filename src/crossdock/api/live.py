@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from functools import partial
 
 from pydantic import TypeAdapter
 from starlette.concurrency import run_in_threadpool
@@ -38,13 +39,15 @@ class Live:
         try:
             while not self._closed:
                 async with self._changed:
-                    while not self._closed and self._newest[0] == seen:
-                        await self._changed.wait()
+                    await self._changed.wait_for(partial(self._is_news, seen))
                     seen, event = self._newest
                 if not self._closed:
                     yield event
         finally:
             self._watching -= 1
+
+    def _is_news(self, seen: int) -> bool:
+        return self._closed or self._newest[0] != seen
 
     async def close(self) -> None:
         """Everybody who watches is let go."""

@@ -186,6 +186,8 @@ class Operations:
 
     def cancel(self, person: Person, id_: str) -> Operation:
         """Begin no further batch. What is done stays done. Only for whoever began it, and administrators."""
+        if not person.rights.any("operator"):
+            raise person.rights.refusal("cancel an operation", "operator")
         running = self._found(id_)
         if running.person != person.name and not person.rights.is_owner:
             raise person.rights.refusal("cancel an operation of somebody else", "administrator")

@@ -11,6 +11,7 @@ from urllib.parse import quote
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse, RedirectResponse
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
@@ -51,6 +52,18 @@ class Problem:
             "instance": instance,
         }
         return {**made, "errors": list(self.errors)} if self.errors else made
+
+
+class ProblemDocument(BaseModel):
+    """A problem as the API answers it (RFC 9457). `type` is the page of the documentation that says what to do."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    instance: str
+    errors: list[dict[str, Any]] = []
 
 
 class ProblemError(Exception):

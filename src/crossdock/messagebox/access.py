@@ -98,8 +98,7 @@ class Access:
     @property
     def is_limited(self) -> bool:
         """Whether whoever acts has a limit of its own, and may not do everything."""
-        limit = self._database.actor.limit
-        return limit is not None and "administrator" not in limit
+        return not self._database.actor.is_administrator
 
     def list(self) -> list[GivenRight]:
         """Who was given what."""

@@ -185,6 +185,7 @@ class Agent:
 
         Nobody changes subscriptions meanwhile.
         """
+        self._database.refuse_limited("publish")
         by_copy = self._database.may_copy
         with self._subscriptions_held_still() as connection:
             router = self._load(connection)
@@ -197,6 +198,7 @@ class Agent:
 
     def route_again(self, ids: Sequence[UUID]) -> dict[UUID, bool]:
         """Route unrouted and discarded messages again; for each of these, whether somebody wants it now."""
+        self._database.refuse_limited("publish")
         with self._subscriptions_held_still() as connection:
             routed, hosts = reroute(connection, self._load(connection), ids, self.messages.on)
         self.queues.notify(hosts)

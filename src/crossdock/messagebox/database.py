@@ -15,7 +15,7 @@ import psycopg
 from psycopg.rows import kwargs_row
 from psycopg_pool import ConnectionPool
 
-from crossdock.errors import UnavailableError
+from crossdock.errors import NotAllowedError, UnavailableError
 from crossdock.messagebox.conninfo import checked
 from crossdock.messagebox.history import History
 from crossdock.messagebox.host_functions import host_statement
@@ -66,6 +66,11 @@ class Actor:
     reason: str = ""
     limit: frozenset[str] | None = None
 
+    @property
+    def is_administrator(self) -> bool:
+        """Whether it has no limit of its own."""
+        return self.limit is None or "administrator" in self.limit
+
     def settings(self) -> Mapping[str, str]:
         """As a connection carries it."""
         limit = "" if self.limit is None else json.dumps(sorted(self.limit))
@@ -105,6 +110,11 @@ class Database:
     def actor(self) -> Actor:
         """For whom it acts."""
         return self._actor
+
+    def refuse_limited(self, action: str) -> None:
+        """NotAllowedError for a person who is no administrator, whatever the database user may do."""
+        if not self._actor.is_administrator:
+            raise NotAllowedError(f"{self._actor.person!r} may not {action}: that takes the right administrator.")
 
     def close(self) -> None:
         self._pool.close()

@@ -112,6 +112,7 @@ class Instances:
 
         What they were given and did not take is suspended. A step that is being done is finished first.
         """
+        self._database.refuse_limited("terminate instances")
         with self._queues.services_held_still() as connection:
             found = end_instances(connection, ids)
             acts = [

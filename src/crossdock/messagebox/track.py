@@ -98,6 +98,7 @@ class Track:
 
         `target` is what the audit says was erased.
         """
+        self._database.refuse_limited("erase")
         with self._database.connection() as connection, connection.transaction():
             row = connection.execute(statement("erase"), {"message": list(ids)}).fetchone()
             count = 0 if row is None else int(row[0])
