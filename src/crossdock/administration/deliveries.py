@@ -83,6 +83,8 @@ def chosen(agent: Agent, selection: Selection) -> list[SuspendedMessage]:
 def _of_message(id_: UUID, found: Sequence[SuspendedMessage], selection: Selection) -> Sequence[SuspendedMessage]:
     if not found:
         raise UsageError(f"No message {id_} is suspended. List them with: crossdock get suspended")
+    if selection.sequences:
+        return [row for row in found if row.sequence in selection.sequences]
     ports = ", ".join(sorted(str(row.port) for row in found))
     if selection.port is not None:
         there = [row for row in found if row.port == selection.port]

@@ -120,7 +120,7 @@ def list_instances(agent: Agent, *, state: str | None = None, where: str | None 
     matcher = Matcher(agent.configuration.case_sensitive())
     personal = agent.configuration.personal()
     return [
-        _instance(row, personal)
+        shown_instance(row, personal)
         for row in agent.instances.list()
         if (state is None or row.state == state) and (filter_ is None or matcher.matches(filter_, row.promoted))
     ]
@@ -203,7 +203,7 @@ def _correlated(row: InstanceRow, personal: frozenset[str]) -> dict[str, dict[st
     }
 
 
-def _instance(row: InstanceRow, personal: frozenset[str]) -> Instance:
+def shown_instance(row: InstanceRow, personal: frozenset[str]) -> Instance:
     return Instance(
         str(row.id),
         row.orchestration,

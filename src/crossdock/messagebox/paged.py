@@ -12,6 +12,8 @@ from uuid import UUID
 from crossdock.messagebox.database import Database
 from crossdock.messagebox.instance_rows import InstanceRow
 from crossdock.messagebox.instances import instance_row
+from crossdock.messagebox.lifeline import INSTANCE_LOCK, SILENCE
+from crossdock.messagebox.overview import InstanceOverview
 from crossdock.messagebox.stored_filter import read_groups
 from crossdock.subscription.predicate import Filter
 
@@ -64,6 +66,15 @@ class TotalMinutes(NamedTuple):
     failed: int
 
 
+@dataclass(frozen=True, slots=True)
+class LivingHost:
+    """A host and its living instances."""
+
+    name: str
+    labels: Sequence[str]
+    instances: Sequence[InstanceOverview]
+
+
 class Paged:
     """`agent.paged`: the verbs for pages."""
 
@@ -100,6 +111,10 @@ class Paged:
         wanted = {"limit": limit, "after": after, "state": state, "orchestration": orchestration}
         return self._database.listed("page_instances", instance_row, wanted)
 
+    def hosts(self) -> list[LivingHost]:
+        """All of them: there are few."""
+        return self._database.listed("list_living_hosts", _host, {"lock": INSTANCE_LOCK, "silence": SILENCE})
+
     def suspended_steps(self, *, step: timedelta, steps: int, limit: int) -> list[SuspendedStep]:
         """Of the newest suspended references, at most so many; what is older than all steps is in the last."""
         return self._database.listed("trend_suspended", SuspendedStep, {"step": step, "steps": steps, "limit": limit})
@@ -115,3 +130,7 @@ def _service(*, definition: str, predicate: str, **columns: Any) -> ServiceEntry
 
 def _location(*, definition: str, **columns: Any) -> LocationEntry:
     return LocationEntry(**columns, definition=json.loads(definition))
+
+
+def _host(*, instances: Sequence[dict[str, Any]], **columns: Any) -> LivingHost:
+    return LivingHost(**columns, instances=[InstanceOverview.from_json(each) for each in instances])

@@ -96,3 +96,27 @@ SELECT step.at, sum(step.received)::bigint, sum(step.delivered)::bigint, sum(ste
          WHERE minute > clock() - %(within)s::interval) AS step
  GROUP BY step.at
  ORDER BY step.at;
+
+
+-- name: list_living_hosts
+-- Hosts with their living instances, as `list_hosts` tells them, without counting what they have to do.
+SELECT host.name, host.labels,
+       (SELECT coalesce(json_agg(json_build_object('machine', machine, 'process', process, 'class', class,
+                                                   'state', CASE WHEN state <> 'stopping' AND clock() NOT BETWEEN seen_at - %(silence)s::interval
+                                                                                                  AND seen_at + %(silence)s::interval
+                                                                 THEN 'silent'
+                                                                 ELSE state END,
+                                                   'in_hand', in_hand, 'started_at', started_at, 'seen_at', seen_at)
+                                 ORDER BY id), '[]')
+          FROM host_instance
+         WHERE host_instance.host_id = host.id
+           AND EXISTS (SELECT
+                         FROM pg_locks
+                        WHERE locktype = 'advisory'
+                          AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+                          AND classid = %(lock)s::integer::oid
+                          AND objid = host_instance.id::oid
+                          AND objsubid = 2
+                          AND granted)) AS instances
+  FROM host
+ ORDER BY host.id;
