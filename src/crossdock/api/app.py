@@ -24,8 +24,8 @@ API = "/api/v1"
 routes = APIRouter(include_in_schema=False)
 
 
-def create_app(settings: Settings, access: AccessOptions) -> FastAPI:
-    """The API, with one agent for the whole process, which is opened when it starts.
+def create_app(settings: Settings, access: AccessOptions, box: OpenBox | None = None) -> FastAPI:
+    """The API, with one agent for the whole process: that of an open `box`, or one that is opened when it starts.
 
     `app.state` has `box`, `gate`, `operations` and `live`; whoever shows pages may set `error_page`, which makes an
     answer of a request and a `Problem`. Raises UsageError if people who should not could sign in.
@@ -38,7 +38,7 @@ def create_app(settings: Settings, access: AccessOptions) -> FastAPI:
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
-        lifespan=_lifespan(settings, access),
+        lifespan=_lifespan(settings, access, box),
     )
     app.add_middleware(signing_in.FirstVisit)
     app.add_middleware(Safety, options=access)
@@ -49,11 +49,14 @@ def create_app(settings: Settings, access: AccessOptions) -> FastAPI:
     return app
 
 
-def _lifespan(settings: Settings, access: AccessOptions) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+def _lifespan(
+    settings: Settings, access: AccessOptions, given: OpenBox | None
+) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        box = OpenBox(settings)
-        await run_in_threadpool(box.open)
+        box = given or OpenBox(settings)
+        if given is None:
+            await run_in_threadpool(box.open)
         try:
             app.state.box, app.state.gate = box, Gate(box, access)
             app.state.operations = Operations(box)

@@ -157,7 +157,9 @@ def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     said = {404: "There is nothing at this address.", 405: f"{request.method} is not possible at this address."}
     detail = said.get(error.status_code, str(error.detail))
-    code = {404: "not-found", 405: "method-not-allowed"}.get(error.status_code, "request-wrong")
+    code = {404: "not-found", 405: "method-not-allowed", 413: "request-too-large"}.get(
+        error.status_code, "request-wrong"
+    )
     return answered(request, Problem(error.status_code, code, detail), error.headers)
 
 

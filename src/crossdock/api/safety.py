@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from crossdock.api.options import AccessOptions
@@ -33,8 +34,11 @@ _HEADERS = {
 _STATIC = "/static/"
 
 
-class TooLargeError(Exception):
+class TooLargeError(HTTPException):
     """More bytes came than a request may have."""
+
+    def __init__(self) -> None:
+        super().__init__(413, _too_large().detail)
 
 
 class Safety:
@@ -53,18 +57,7 @@ class Safety:
         if problem is not None:
             await _refuse(scope, send, problem)
             return
-        started = False
-
-        async def sending(message: Message) -> None:
-            nonlocal started
-            started = started or message["type"] == "http.response.start"
-            await send(message)
-
-        try:
-            await self._app(scope, _limited(receive), sending)
-        except TooLargeError:
-            if not started:
-                await _refuse(scope, send, _too_large())
+        await self._app(scope, _limited(receive), send)
 
     def _refused(self, method: str, headers: Headers) -> Problem | None:
         host = (urlsplit(f"//{headers.get('host', '')}").hostname or "").lower()

@@ -13,6 +13,7 @@ from crossdock.cli import deployment, messages, running
 from crossdock.cli.acts import acts
 from crossdock.cli.bench import bench
 from crossdock.cli.completion import names_of, one_of
+from crossdock.cli.console import console
 from crossdock.cli.options import (
     ApplicationFile,
     Database,
@@ -26,6 +27,7 @@ from crossdock.cli.options import (
 )
 from crossdock.cli.output import Format
 from crossdock.cli.suspended import suspended
+from crossdock.cli.tokens import tokens
 from crossdock.cli.watching import top
 
 app = typer.Typer(
@@ -65,6 +67,8 @@ app.command()(deployment.undeploy)
 app.command()(deployment.schema)
 app.command()(running.pipeline)
 app.command()(running.host)
+app.command()(console)
+app.add_typer(tokens, name="token")
 
 
 @app.command()
