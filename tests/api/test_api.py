@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from decimal import Decimal
 from hashlib import sha256
 from typing import Any
 
 import httpx
 import pytest
 
-from console_box import APPLICATION, Seeded
+from console_box import APPLICATION, Seeded, an_order
 from express import publish
 from served import Served
 
@@ -185,8 +184,8 @@ def test_an_application_that_brings_code_or_is_wrong_is_refused(administrator: h
 
 
 def test_a_filter_is_tried_on_recent_traffic(administrator: httpx.Client, box: Seeded) -> None:
-    publish(box.agent, *({"Region": "NO", "Amount": Decimal(each)} for each in range(4)))
-    publish(box.agent, {"Region": "SE", "Amount": Decimal(9)})
+    publish(box.agent, *(an_order("NO", each) for each in range(4)))
+    publish(box.agent, an_order("SE", 9))
 
     tried = administrator.post("/api/v1/filters:try", json={"filter": "Amount >= 2", "port": "Plain"}).json()
     fresh = administrator.post("/api/v1/filters:try", json={"filter": "Region = 'SE'"}).json()

@@ -147,7 +147,7 @@ def test_whoever_guesses_has_to_wait_and_is_not_let_in_meanwhile_by_the_right_to
     assert right.status_code == 429
 
 
-FOREIGN = (
+FOREIGN: tuple[dict[str, str], ...] = (
     {"sec-fetch-site": "cross-site"},
     {"sec-fetch-site": "same-site"},
     {"sec-fetch-site": "none"},
@@ -197,7 +197,7 @@ def test_a_request_that_is_too_large_is_refused_before_it_is_read(console: Serve
     "options",
     [
         AccessOptions(host="10.0.0.1"),
-        AccessOptions(host="0.0.0.0", tokens=True),
+        AccessOptions(host="0.0.0.0", tokens=True),  # noqa: S104
         AccessOptions(proxies=("127.0.0.1",)),
         AccessOptions(user_header="X-User"),
         AccessOptions(proxies=("127.0.0.1",), user_header="X-User"),

@@ -76,7 +76,7 @@ def asked(client: httpx.Client, route: RouteContext, box: Seeded) -> int:
     id_ = box.instance if "/instances/" in str(route.path) else box.suspended
     path = str(route.path).replace("{id}", id_).replace("{name:path}", "Plain")
     path = path.replace("{name}", "body")
-    [method] = route.methods or ()
+    method = next(iter(route.methods or []))
     with client.stream(method, path, json=BODIES.get(route.operation_id or "")) as response:
         return response.status_code
 

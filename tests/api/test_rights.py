@@ -93,7 +93,7 @@ def test_a_person_without_the_right_publishes_nothing_though_the_database_user_o
 
 def test_whoever_is_refused_is_in_the_audit_under_the_own_name(console: Served, box: Seeded) -> None:
     with console.as_role("viewer") as client:
-        client.post("/api/v1/ports/Plain/stop", headers={"x-crossdock-reason": "Støy".encode()})
+        client.post("/api/v1/ports/Plain/stop", headers={b"x-crossdock-reason": "Støy".encode()})
 
     [row] = box.agent.audit.list(person="token viewer")
     assert (row.action, row.target, row.outcome, row.reason) == ("stop", "Plain", "refused", "Støy")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
 from box import PROPERTIES, an_orchestration
+from crossdock.message.property import Value
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.deployment import DeployedLocation, Deployment
 from express import deploy, port, publish
@@ -31,8 +33,13 @@ class Seeded:
     def held_back(self, count: int, port: str = "Stopped") -> list[str]:
         """Messages that are suspended at a stopped port."""
         before = {row.sequence for row in self.agent.suspended.messages(port=port)}
-        publish(self.agent, *({"Region": port, "Amount": Decimal(number)} for number in range(count)))
+        publish(self.agent, *(an_order(port, number) for number in range(count)))
         return [str(row.id) for row in self.agent.suspended.messages(port=port) if row.sequence not in before]
+
+
+def an_order(region: str, amount: int) -> Mapping[str, Value]:
+    """The promoted properties of one."""
+    return {"Region": region, "Amount": Decimal(amount)}
 
 
 def seeded(agent: Agent) -> Seeded:
