@@ -14,34 +14,8 @@ from console_box import Seeded, seeded
 from crossdock.api.app import API
 from crossdock.messagebox.agent import Agent
 from served import Served, served
+from who_may import ALLOWED, ROLES
 
-ROLES: dict[str, tuple[str, ...]] = {
-    "viewer": ("viewer",),
-    "bodies": ("viewer", "bodies"),
-    "edit": ("viewer", "edit"),
-    "operator": ("operator",),
-    "administrator": ("administrator",),
-}
-EVERYBODY = set(ROLES)
-OPERATORS, READERS, EDITORS, ADMINISTRATORS = (
-    {"operator", "administrator"},
-    {"bodies", "edit", "administrator"},
-    {"edit", "administrator"},
-    {"administrator"},
-)
-# Who may do what. A route that is not here fails the test.
-ALLOWED = {
-    **dict.fromkeys(("applications", "ports", "groups", "locations", "orchestrations", "subscriptions", "hosts"), EVERYBODY),
-    **dict.fromkeys(("waiting", "instances", "instance", "audit", "sample", "minutes", "me", "access", "live"), EVERYBODY),
-    **dict.fromkeys(("messages", "message", "explain", "trace", "suspended", "suspended_groups"), EVERYBODY),
-    **dict.fromkeys(("operations", "operation", "try_filter"), EVERYBODY),
-    **dict.fromkeys(("start", "stop", "enlist", "unenlist", "enable", "disable"), OPERATORS),
-    **dict.fromkeys(("preview", "execute", "cancel_operation", "resume_instance", "cancel_instance"), OPERATORS),
-    "part": READERS,
-    "edit": EDITORS,
-    **dict.fromkeys(("publish", "erase", "plan", "apply", "undeploy", "terminate_instance"), ADMINISTRATORS),
-    **dict.fromkeys(("grant", "revoke", "tokens", "create_token", "revoke_token"), ADMINISTRATORS),
-}  # fmt: skip
 BODIES: dict[str, dict[str, Any]] = {
     "preview": {"action": "resume", "everything": True},
     "execute": {"token": "none"},
@@ -74,8 +48,9 @@ def routes(made: Served) -> list[RouteContext]:
 def asked(client: httpx.Client, route: RouteContext, box: Seeded) -> int:
     """The status that it answers with. Acts are asked of things that are there, where that changes nothing for others."""
     id_ = box.instance if "/instances/" in str(route.path) else box.suspended
-    path = str(route.path).replace("{id}", id_).replace("{name:path}", "Plain")
-    path = path.replace("{name}", "body")
+    path = (
+        str(route.path).replace("{id}", id_).replace("{name:path}", "body" if "/parts/" in str(route.path) else "Plain")
+    )
     method = next(iter(route.methods or []))
     with client.stream(method, path, json=BODIES.get(route.operation_id or "")) as response:
         return response.status_code

@@ -9,59 +9,26 @@ import logging
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from threading import Event, Lock, Thread
-from typing import Literal
 
 from crossdock.administration.open_box import OpenBox
-from crossdock.administration.service import Administration, Chosen, Outcome, Selection, SuspendedRow
+from crossdock.administration.operating import Action, Operation, Preview, State
+from crossdock.administration.service import Administration, Chosen, Outcome, Selection
 from crossdock.api.gate import Person
 from crossdock.api.problems import ProblemError
 from crossdock.errors import CrossdockError
 
 logger = logging.getLogger(__name__)
 
-Action = Literal["resume", "terminate"]
-State = Literal["running", "done", "cancelled", "failed"]
+__all__ = ["Action", "Operation", "Operations", "Preview"]
+
 _SAMPLE = 10
 _PREVIEW_SECONDS, _KEPT_SECONDS = 900.0, 3600.0
 _MOST_PREVIEWS, _MOST_OPERATIONS, _MOST_RUNNING = 20, 200, 8
-_MOST_OUTCOMES = 10_000
-
-
-@dataclass(frozen=True, slots=True)
-class Preview:
-    """What an act would be about. `token` does it, within a quarter of an hour, if the same person gives it back."""
-
-    token: str
-    action: Action
-    selection: str
-    total: int
-    sample: Sequence[SuspendedRow]
-
-
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """An act on many things. `done` and `failed` count those with an outcome; `results` say how often what happened.
-
-    `outcomes` are those of the first ten thousand, and of what failed before others.
-    """
-
-    id: str
-    action: Action
-    person: str
-    selection: str
-    total: int
-    state: State
-    begun_at: datetime
-    ended_at: datetime | None = None
-    done: int = 0
-    failed: int = 0
-    results: Mapping[str, int] = field(default_factory=dict)
-    outcomes: Sequence[Outcome] = ()
-    problem: str | None = None
+_MOST_OUTCOMES = 100_000
 
 
 @dataclass(slots=True)
@@ -101,7 +68,7 @@ class _Running:
         if len(self.outcomes) < _MOST_OUTCOMES or not outcome.done:
             self.outcomes.append(outcome)
 
-    def shown(self) -> Operation:
+    def shown(self, after: int = 0) -> Operation:
         return Operation(
             self.id,
             self.action,
@@ -114,7 +81,7 @@ class _Running:
             self.done,
             self.failed,
             dict(self.results.most_common(50)),
-            tuple(self.outcomes),
+            tuple(self.outcomes[after:]),
             self.problem,
         )
 
@@ -175,10 +142,13 @@ class Operations:
         running.ended_at, running.forget_at = datetime.now(UTC), self._clock() + _KEPT_SECONDS
         running.state = state  # last: whoever sees it sees all of it
 
-    def find(self, person: Person, id_: str) -> Operation:
-        """ProblemError 404 if there is none, or not any more. Everybody sees those of everybody."""
+    def find(self, person: Person, id_: str, *, after: int = 0) -> Operation:
+        """With the outcomes after the first so many. ProblemError 404 if there is none, or not any more.
+
+        Everybody sees those of everybody.
+        """
         del person
-        return self._found(id_).shown()
+        return self._found(id_).shown(after)
 
     def list(self) -> list[Operation]:
         """The newest first, without outcomes of single things."""

@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from fastapi import APIRouter, Response
 from pydantic import BaseModel, Field
 
+from crossdock.administration.operating import Me
 from crossdock.administration.service import GivenRight
 from crossdock.administration.tokens import CreatedToken, TokenRow
 from crossdock.api.answers import AnsweredOnce
 from crossdock.api.gate import Service, SignedIn
 
 routes = APIRouter(tags=["access"], route_class=AnsweredOnce)
-
-
-@dataclass(frozen=True, slots=True)
-class Me:
-    """Whoever asks. `rights` are as `operator`, or `operator:Shop` for one application; administrators have all."""
-
-    person: str
-    via: str
-    administrator: bool
-    rights: Sequence[str]
 
 
 class GivingRight(BaseModel):

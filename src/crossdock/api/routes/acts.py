@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import APIRouter, Path
 
 from crossdock.administration.instances import InstanceResult
+from crossdock.administration.operating import Enabled
 from crossdock.administration.service import Selection, Transition
 from crossdock.api.answers import AnsweredOnce
 from crossdock.api.gate import Service
@@ -19,15 +19,6 @@ routes = APIRouter(tags=["acts"], route_class=AnsweredOnce)
 # A name may have a slash in it.
 PortName = Annotated[str, Path(description="A send port, a group or an orchestration.")]
 InstanceId = Annotated[str, Path(max_length=100, description="The id of an instance of an orchestration.")]
-
-
-@dataclass(frozen=True, slots=True)
-class Enabled:
-    """A receive location. `changed`: it was not so before."""
-
-    name: str
-    enabled: bool
-    changed: bool
 
 
 @routes.post("/ports/{name:path}/start", operation_id="start")

@@ -105,7 +105,7 @@ def trace(service: Service, id: Id) -> Traced:  # noqa: A002 - the name in the p
     return service.trace(id)
 
 
-@routes.get("/messages/{id}/parts/{name}", operation_id="part", response_class=StreamingResponse)
+@routes.get("/messages/{id}/parts/{name:path}", operation_id="part", response_class=StreamingResponse)
 def part(service: Service, id: Id, name: str) -> StreamingResponse:  # noqa: A002 - the name in the path
     """The bytes of a part of a message that is in the box. Takes the right `bodies`; that it was read is recorded."""
     disposition = f"attachment; filename*=UTF-8''{quote(f'{id}-{name}', safe='')}"

@@ -111,9 +111,14 @@ def operations(request: Request, person: SignedIn) -> Sequence[Operation]:  # no
 
 
 @routes.get("/operations/{id}", operation_id="operation")
-def operation(request: Request, person: SignedIn, id: str) -> Operation:  # noqa: A002 - the name in the path
+def operation(
+    request: Request,
+    person: SignedIn,
+    id: str,  # noqa: A002 - the name in the path
+    after: Annotated[int, Query(ge=0, le=2**31, description="Leave so many outcomes out.")] = 0,
+) -> Operation:
     """How far an act is, and what became of each thing."""
-    return _operations(request).find(person, id)
+    return _operations(request).find(person, id, after=after)
 
 
 @routes.delete("/operations/{id}", operation_id="cancel_operation")
