@@ -32,8 +32,8 @@ async def fulfil(process: Process, order: Message) -> None:
 '''
 
 
-def application(folder: Path, partner: int) -> dict[str, Any]:
-    """The shop. Nobody listens at the port of the partner, unless a test does."""
+def application(folder: Path, partner: str) -> dict[str, Any]:
+    """The shop, with the address of its partner."""
     order = {"OrderId": "$.id", "Region": "$.region", "Customer": "$.customer", "Amount": "$.amount"}
     (folder / "flows.py").write_text(FLOWS)
     return {
@@ -59,14 +59,14 @@ def application(folder: Path, partner: int) -> dict[str, Any]:
             {
                 "name": "Partner",
                 "adapter": "http",
-                "address": f"http://127.0.0.1:{partner}/orders",
+                "address": f"{partner}/orders",
                 "filter": "MessageType = 'Order' AND Region = 'EU' AND Amount >= 5000",
                 "retry": {"count": 0},
             },
             {
                 "name": "Courier",
                 "adapter": "http",
-                "address": f"http://127.0.0.1:{partner}/parcels",
+                "address": f"{partner}/parcels",
                 "filter": "MessageType = 'Order' AND Region = 'NO'",
                 "retry": {"count": 50, "interval": 3600},
             },
@@ -82,8 +82,9 @@ def _file(name: str, filter_: str) -> dict[str, Any]:
 class Shop:
     """`open` it while it is to work; `order` gives it something to do."""
 
-    def __init__(self, database: str, folder: Path) -> None:
-        self.partner = free_port()
+    def __init__(self, database: str, folder: Path, partner: str | None = None) -> None:
+        """Nobody listens at the partner's, unless it is given."""
+        self.partner = partner or f"http://127.0.0.1:{free_port()}"
         self.folder = folder
         self.application = application(folder, self.partner)
         self.office = Office(database, folder, self.application)

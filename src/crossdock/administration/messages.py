@@ -121,8 +121,8 @@ def list_messages(
     """The newest first. `where` is a filter on promoted properties; `since` and `until` are times, or how long ago.
 
     `port` is a send port, an orchestration or a receive location. Whoever searches by a `personal` property has to say
-    so, and is recorded in the audit. A page ends where it is full, or `look_at` messages were compared with the port and
-    the state. Raises UsageError for what cannot be asked.
+    so, and is recorded in the audit. A page ends where it is full, or `look_at` messages were compared with the port
+    and the state. Raises UsageError for what cannot be asked.
     """
     if state is not None and state not in STATES:
         raise UsageError(f"No message is ever {state!r}. Choose one of: {', '.join(STATES)}.")

@@ -21,7 +21,12 @@ Text = Annotated[str, Query(max_length=500)]
 
 @routes.get("/audit")
 def audit(
-    request: Request, service: Service, person: Text = "", action: Text = "", since: Text = "", before: int | None = None
+    request: Request,
+    service: Service,
+    person: Text = "",
+    action: Text = "",
+    since: Text = "",
+    before: int | None = None,
 ) -> HTMLResponse:
     asked = {"person": person, "action": action, "since": since}
     rows, problem = [], None
@@ -53,4 +58,7 @@ def _facts(value: Any) -> list[tuple[str, str]]:
         return []
     if not isinstance(value, Mapping):
         return [("", str(value))]
-    return [(str(name), each if isinstance(each, str) else json.dumps(each, ensure_ascii=False)) for name, each in value.items()]
+    return [
+        (str(name), each if isinstance(each, str) else json.dumps(each, ensure_ascii=False))
+        for name, each in value.items()
+    ]

@@ -61,9 +61,7 @@ def edit(
     except UsageError as error:
         return _page(request, what, body=body, properties=properties, problem=str(error), status=400)
     kept = f" These properties stay as they were: {', '.join(done.kept)}." if done.kept else ""
-    return redirect(
-        request, f"/messages/{done.id}", f"{done.port}: {done.result}, as message {done.edited_id}.{kept}"
-    )
+    return redirect(request, f"/messages/{done.id}", f"{done.port}: {done.result}, as message {done.edited_id}.{kept}")
 
 
 def _page(
@@ -81,7 +79,10 @@ def _page(
         "edit.html",
         status=status,
         row=what.row,
-        promoted={name: str(value) for name, value in sorted(what.message.context.promoted.items())},
+        promoted={
+            name: str(value)
+            for name, value in sorted(what.message.context.promoted.items(), key=lambda each: ("." in each[0], each[0]))
+        },
         body=body,
         properties=properties,
         changed=changed,

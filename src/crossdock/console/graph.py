@@ -14,7 +14,7 @@ from crossdock.administration.routes import Edge, Routes
 from crossdock.console.journey import cut
 from crossdock.console.shown import age, number, query, rate
 
-_WIDTH, _GAP_X, _HEIGHT, _GAP_Y, _TOP = 248, 120, 44, 12, 28
+_WIDTH, _GAP_X, _HEIGHT, _GAP_Y, _TOP = 240, 92, 44, 12, 28
 _BUSY, _BUSIEST = 0.1, 0.5  # of all messages that were looked at
 
 

@@ -52,9 +52,9 @@ _PATHS: Mapping[str, str] = {
 
 def icon(name: str) -> Markup:
     """Decoration: what it means is said in words beside it."""
-    return Markup('<svg class="icon" viewBox="0 0 16 16" aria-hidden="true" focusable="false"><path d="{}"/></svg>').format(
-        _PATHS[name]
-    )
+    return Markup(
+        '<svg class="icon" viewBox="0 0 16 16" aria-hidden="true" focusable="false"><path d="{}"/></svg>'
+    ).format(_PATHS[name])
 
 
 def icon_path(name: str) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from crossdock.administration.trace import Traced, TraceEvent
-from crossdock.console.shown import file, took, tone
+from crossdock.console.shown import file, tone, took
 
 _WIDTH, _GAP_X, _GAP_Y = 204, 38, 14
 _HEAD, _LINE, _FOOT = 46, 16, 10
@@ -175,10 +175,10 @@ def _copies(traced: Traced, counted: _Count) -> Iterator[tuple[Box, Sequence[Tra
 
 
 def _event_line(event: TraceEvent) -> Line:
-    attempt = f"{event.attempt}. " if event.attempt else ""
+    attempt = f"try {event.attempt} " if event.attempt else ""
     spent = f", {took((event.at - event.claimed_at).total_seconds())}" if event.claimed_at is not None else ""
     text = f"{attempt}{event.event}{spent}"
-    return Line(cut(text, 26), tone(event.event), event.at, f"{text} {event.code or ''}".strip())
+    return Line(cut(text, 25), tone(event.event), event.at, f"{text} {event.code or ''}".strip())
 
 
 def cut(text: str | None, most: int = _MOST_CHARACTERS) -> str:

@@ -35,12 +35,14 @@ def message(
         raise UsageError(f"There is no message {id_}.")
     now = filters == "now"
     why, problem = _explained(service, found, now=now, subscription=subscription or None)
+    traced = service.trace(found.id)
     shown = [] if why is None else _ranked(why.subscriptions)
     return render(
         request,
         "message.html",
         message=found,
-        picture=picture_of(service.trace(found.id)),
+        picture=picture_of(traced),
+        events=traced.events,
         why=why,
         why_problem=problem,
         subscriptions=shown if every else shown[:_SUBSCRIPTIONS],
@@ -98,11 +100,12 @@ def download(service: Service, person: SignedIn, id_: str, name: str) -> Streami
     chunks = service.part(id_, name)
     file = f"{id_}-{name}".encode("ascii", "replace").decode().replace('"', "_").replace("\\", "_")
     safe = "".join(character if character.isprintable() and character != "/" else "_" for character in file)
+    exact = quote(f"{id_}-{name}", safe="")
     return StreamingResponse(
         chunks,
         media_type="application/octet-stream",
         headers={
-            "Content-Disposition": f"attachment; filename=\"{safe}\"; filename*=UTF-8''{quote(f'{id_}-{name}', safe='')}",
+            "Content-Disposition": f"attachment; filename=\"{safe}\"; filename*=UTF-8''{exact}",
             "X-Content-Type-Options": "nosniff",
         },
     )

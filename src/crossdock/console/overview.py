@@ -58,5 +58,7 @@ def _chart(service: Administration, minutes: int, step: int) -> dict[str, Any]:
     last = max(max(known), int(time.time()) // width * width)
     times = range(min(min(known), last - minutes * 60 + width), last + width, width)
     rows = [known.get(at) for at in times]
-    columns = [[0 if row is None else getattr(row, name) for row in rows] for name in ("received", "delivered", "failed")]
+    columns = [
+        [0 if row is None else getattr(row, name) for row in rows] for name in ("received", "delivered", "failed")
+    ]
     return {"points": [list(times), *columns], "steps": found[-12:]}

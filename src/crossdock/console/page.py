@@ -60,6 +60,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.globals.update(icon=icon, icon_path=icon_path, query=shown.query)
+    made.tests["in_system"] = lambda name: "." in name and name != "BTS.MessageType"
     made.filters.update(
         number=shown.number,
         rate=shown.rate,

@@ -8,7 +8,19 @@ from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 
 from crossdock.api.problems import Problem
-from crossdock.console import audit, edit, hosts, instances, message, messages, overview, plan, ports, sign_in, suspended
+from crossdock.console import (
+    audit,
+    edit,
+    hosts,
+    instances,
+    message,
+    messages,
+    overview,
+    plan,
+    ports,
+    sign_in,
+    suspended,
+)
 from crossdock.console.page import FOLDER, Notices, environment, render
 
 _TITLES = {

@@ -58,7 +58,9 @@ def apply(
         return _page(request, service, text=text, plan=service.plan(text), problem=str(error))
     except (ApplicationError, UsageError) as error:
         return _page(request, service, text=text, problem=str(error))
-    said = f"Application {done.application} is applied: {done.summary}" if done.changed else "Nothing was to be changed."
+    said = (
+        f"Application {done.application} is applied: {done.summary}" if done.changed else "Nothing was to be changed."
+    )
     return redirect(request, "/plan", " ".join([said, *done.warnings]), "good" if done.changed else "wait")
 
 

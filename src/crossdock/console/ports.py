@@ -78,12 +78,21 @@ def act(request: Request, service: Service, name: Field, verb: Field, back: Fiel
     text = f"{name}: {verb} is done."
     if done.resumed:
         text = f"{name}: {verb} is done, and {done.resumed:,} suspended deliveries go on."
-    return redirect(request, to, text if done.before != done.after else f"{name} was so already.", "good" if done.before != done.after else "wait")
+    return redirect(
+        request,
+        to,
+        text if done.before != done.after else f"{name} was so already.",
+        "good" if done.before != done.after else "wait",
+    )
 
 
 @routes.get("/ports/try")
 def try_filter(
-    request: Request, service: Service, port: Text = "", filter: Text | None = None, since: Text = ""  # noqa: A002
+    request: Request,
+    service: Service,
+    port: Text = "",
+    filter: Text | None = None,  # noqa: A002 - the name in the address
+    since: Text = "",
 ) -> HTMLResponse:
     """What another filter would have gained and lost, of the newest messages."""
     known = {each.name: each for each in service.find_ports([port])} if port else {}

@@ -125,9 +125,7 @@ def _action(text: str) -> Action:
 
 
 @routes.post("/suspended/execute")
-def execute(
-    request: Request, service: Service, person: SignedIn, token: Field, rate: Field = ""
-) -> RedirectResponse:
+def execute(request: Request, service: Service, person: SignedIn, token: Field, rate: Field = "") -> RedirectResponse:
     """Do what was looked at, and show how it goes on."""
     operations: Operations = request.app.state.operations
     begun = operations.execute(service, person, token, rate=_rate(rate))

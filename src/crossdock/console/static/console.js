@@ -66,7 +66,6 @@
       const open = document.getElementById("side").classList.toggle("open");
       button.setAttribute("aria-expanded", String(open));
     },
-    "save-view": () => window.crossdockViews?.save(),
   };
   document.addEventListener("click", (event) => {
     const button = event.target.closest("[data-act]");
@@ -95,11 +94,15 @@
     }
     going = event.key === "g" ? Date.now() : 0;
     const keys = {
-      "/": () => (document.querySelector("[data-search]")?.focus() ?? (document.querySelector("[data-search]") || (location.href = "/messages"))),
+      "/": () => {
+        const field = document.querySelector("[data-search]");
+        if (field) field.focus();
+        else location.href = "/messages";
+      },
       j: () => move(1),
       k: () => move(-1),
       x: () => current()?.querySelector("input[type=checkbox]")?.click(),
-      Enter: () => event.target === document.body && current()?.querySelector("a[href]")?.click(),
+      Enter: () => !event.target.closest("a, button, summary, input") && current()?.querySelector("a[href]")?.click(),
       t: switchTheme,
       u: switchZone,
       "?": acts.help,
@@ -167,6 +170,12 @@
 
   // Forms that ask again as soon as a choice is made
   for (const field of all("[data-submits]")) field.addEventListener("change", () => field.form.requestSubmit());
+
+  // A picture that is wider than the screen begins at what it is about
+  for (const picture of all(".picture")) {
+    const box = picture.querySelector(".box.this");
+    if (box && picture.scrollWidth > picture.clientWidth) picture.scrollLeft = box.x.baseVal.value - 4;
+  }
 
   const refresh = (inside) => {
     showTimes(inside);
