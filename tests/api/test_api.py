@@ -69,6 +69,23 @@ def test_a_problem_says_what_happened_and_where_to_read_on(administrator: httpx.
     assert invalid.json()["errors"][0]["place"] == "body.action"
 
 
+def test_a_value_that_no_database_can_hold_is_a_problem_of_the_request(administrator: httpx.Client) -> None:
+    answers = [
+        administrator.get("/api/v1/waiting", params={"port": "a\0b"}),
+        administrator.get("/api/v1/audit", params={"since": "0001-01-01T00:00+14:00"}),
+        administrator.post("/api/v1/ports/a%00b/stop"),
+        administrator.post("/api/v1/suspended:preview", json={"action": "resume", "port": "\0"}),
+        administrator.post(
+            "/api/v1/suspended:preview",
+            content=b'{"action": "resume", "port": "\\ud800"}',
+            headers={"content-type": "application/json"},
+        ),
+    ]
+
+    assert [each.status_code for each in answers if each.status_code not in (200, 400, 404, 422)] == []
+    assert "cannot be used" in answers[0].json()["detail"]
+
+
 def test_a_message_is_explained_traced_and_described(administrator: httpx.Client, box: Seeded) -> None:
     path = f"/api/v1/messages/{box.suspended}"
 

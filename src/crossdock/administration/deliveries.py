@@ -47,6 +47,10 @@ class Chosen:
     deliveries: Sequence[SuspendedMessage] = ()
     instances: Sequence[str] = ()
 
+    @property
+    def total(self) -> int:
+        return len(self.deliveries) + len(self.instances)
+
     def rows(self, limit: int) -> list[SuspendedRow]:
         """The first of them, to be shown."""
         return [shown(row) for row in self.deliveries[:limit]]

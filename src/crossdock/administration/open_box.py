@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Protocol
 
 from crossdock.administration.service import Actor, Administration
 from crossdock.administration.tokens import FoundToken
 from crossdock.application.store import Store, existing
-from crossdock.errors import CrossdockError
+from crossdock.errors import CrossdockError, UsageError
 from crossdock.messagebox.console import KeptAnswer
+from crossdock.messagebox.outage import unusable
 from crossdock.settings import Settings
 
 
@@ -49,6 +50,16 @@ class OpenBox:
     def acting_for(self, person: str, limit: frozenset[str] | None, reason: str = "") -> Administration:
         """The service for a person, with these rights at most; None: with those of the database user."""
         return self._service.acting_for(Actor(person, reason, limit))
+
+    @contextmanager
+    def asked(self) -> Iterator[None]:
+        """What people ask with a value that no database can hold is their mistake: UsageError."""
+        try:
+            yield
+        except Exception as error:
+            if (reason := unusable(error)) is None:
+                raise
+            raise UsageError(f"A value of the request cannot be used: {reason}.") from error
 
     def find_token(self, digest: bytes) -> FoundToken | None:
         """Whom an API token names, by its SHA-256."""

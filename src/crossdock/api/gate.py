@@ -6,7 +6,7 @@ Every route and page takes a `Service`. There is no other way to the MessageBox,
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Annotated, Literal
@@ -114,11 +114,12 @@ def signed_in(request: Request) -> Person:
 SignedIn = Annotated[Person, Depends(signed_in)]
 
 
-def service(request: Request, person: SignedIn) -> Administration:
+def service(request: Request, person: SignedIn) -> Iterator[Administration]:
     """What an operator can ask and do, for the person who asks, within its rights."""
     box: OpenBox = request.app.state.box
     reason = request.headers.get(REASON, "").encode("latin-1").decode("utf-8", "replace")[:1_000]
-    return box.acting_for(person.name, person.limit, reason)
+    with box.asked():
+        yield box.acting_for(person.name, person.limit, reason)
 
 
 Service = Annotated[Administration, Depends(service)]

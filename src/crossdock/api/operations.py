@@ -60,7 +60,7 @@ class _Running:
 
     @property
     def total(self) -> int:
-        return len(self.chosen.deliveries) + len(self.chosen.instances)
+        return self.chosen.total
 
     def add(self, outcome: Outcome) -> None:
         self.done, self.failed = self.done + outcome.done, self.failed + (not outcome.done)
@@ -107,8 +107,7 @@ class Operations:
             while len(self._prepared) >= _MOST_PREVIEWS:
                 del self._prepared[next(iter(self._prepared))]
             self._prepared[token] = _Prepared(action, person.name, chosen, now + _PREVIEW_SECONDS)
-        total = len(chosen.deliveries) + len(chosen.instances)
-        return Preview(token, action, str(selection), total, chosen.rows(_SAMPLE))
+        return Preview(token, action, str(selection), chosen.total, chosen.rows(_SAMPLE))
 
     def execute(self, service: Administration, person: Person, token: str, *, rate: float | None = None) -> Operation:
         """Begin what was looked at; at most `rate` in a second. Watch it with `find`."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from crossdock.cli.asked import Token, Url, asked
 from crossdock.cli.options import (
     Database,
     Home,
@@ -20,7 +21,7 @@ from crossdock.cli.options import (
 from crossdock.cli.output import Format
 
 if TYPE_CHECKING:
-    from crossdock.settings import Settings
+    from crossdock.administration.service import Transition
 
 acts = typer.Typer()
 
@@ -36,15 +37,16 @@ def cancel(
     ids: InstanceIds,
     home: Home = None,
     database: Database = None,
+    url: Url = None,
+    token: Token = None,
     person: Person = None,
     reason: Reason = None,
     output: Output = Format.TABLE,
 ) -> None:
     """Let instances of orchestrations undo what they have done, by their compensations, and end."""
-    from crossdock.administration.service import opened
     from crossdock.cli.output import print_rows
 
-    with opened(settings_of(home=home, database=database, person=person, reason=reason)) as service:
+    with asked(url, token, home=home, database=database, person=person, reason=reason) as service:
         rows = service.cancel(ids)
     print_rows(rows, output, empty="There was nothing to do.")
 
@@ -54,12 +56,15 @@ def start(
     name: PortName,
     home: Home = None,
     database: Database = None,
+    url: Url = None,
+    token: Token = None,
     person: Person = None,
     reason: Reason = None,
     output: Output = Format.TABLE,
 ) -> None:
     """Start a send port, a group or an orchestration, and resume what was suspended because it was stopped."""
-    _change("start", name, settings_of(home=home, database=database, person=person, reason=reason), output)
+    with asked(url, token, home=home, database=database, person=person, reason=reason) as service:
+        _print(service.start(name), output)
 
 
 @acts.command()
@@ -67,6 +72,8 @@ def stop(
     name: PortName,
     home: Home = None,
     database: Database = None,
+    url: Url = None,
+    token: Token = None,
     person: Person = None,
     reason: Reason = None,
     output: Output = Format.TABLE,
@@ -75,7 +82,8 @@ def stop(
 
     Running instances of an orchestration go on.
     """
-    _change("stop", name, settings_of(home=home, database=database, person=person, reason=reason), output)
+    with asked(url, token, home=home, database=database, person=person, reason=reason) as service:
+        _print(service.stop(name), output)
 
 
 @acts.command()
@@ -83,12 +91,15 @@ def enlist(
     name: PortName,
     home: Home = None,
     database: Database = None,
+    url: Url = None,
+    token: Token = None,
     person: Person = None,
     reason: Reason = None,
     output: Output = Format.TABLE,
 ) -> None:
     """Give an unenlisted send port, group or orchestration its subscriptions, stopped."""
-    _change("enlist", name, settings_of(home=home, database=database, person=person, reason=reason), output)
+    with asked(url, token, home=home, database=database, person=person, reason=reason) as service:
+        _print(service.enlist(name), output)
 
 
 @acts.command()
@@ -96,6 +107,8 @@ def unenlist(
     name: PortName,
     home: Home = None,
     database: Database = None,
+    url: Url = None,
+    token: Token = None,
     person: Person = None,
     reason: Reason = None,
     output: Output = Format.TABLE,
@@ -104,23 +117,40 @@ def unenlist(
 
     Running instances of an orchestration go on.
     """
-    _change("unenlist", name, settings_of(home=home, database=database, person=person, reason=reason), output)
+    with asked(url, token, home=home, database=database, person=person, reason=reason) as service:
+        _print(service.unenlist(name), output)
 
 
 @acts.command()
 def enable(
-    name: LocationName, home: Home = None, database: Database = None, person: Person = None, reason: Reason = None
+    name: LocationName,
+    home: Home = None,
+    database: Database = None,
+    url: Url = None,
+    token: Token = None,
+    person: Person = None,
+    reason: Reason = None,
 ) -> None:
     """Let a receive location receive."""
-    _enable(name, settings_of(home=home, database=database, person=person, reason=reason), enabled=True)
+    with asked(url, token, home=home, database=database, person=person, reason=reason) as service:
+        changed = service.enable(name)
+    _say(name, changed=changed, state="enabled")
 
 
 @acts.command()
 def disable(
-    name: LocationName, home: Home = None, database: Database = None, person: Person = None, reason: Reason = None
+    name: LocationName,
+    home: Home = None,
+    database: Database = None,
+    url: Url = None,
+    token: Token = None,
+    person: Person = None,
+    reason: Reason = None,
 ) -> None:
     """Let a receive location rest; what has arrived there waits."""
-    _enable(name, settings_of(home=home, database=database, person=person, reason=reason), enabled=False)
+    with asked(url, token, home=home, database=database, person=person, reason=reason) as service:
+        changed = service.disable(name)
+    _say(name, changed=changed, state="disabled")
 
 
 @acts.command()
@@ -161,31 +191,11 @@ def revoke(
     typer.echo(f"{user!r} no longer has the right {right}{'' if application is None else f' for {application!r}'}.")
 
 
-def _change(
-    verb: Literal["start", "stop", "enlist", "unenlist"],
-    name: str,
-    settings: Settings,
-    output: Format,
-) -> None:
-    """Change the state of a send port, a group or an orchestration, and print the change."""
-    from crossdock.administration.service import opened
+def _print(transition: Transition, output: Format) -> None:
     from crossdock.cli.output import print_rows
 
-    with opened(settings) as service:
-        verbs = {
-            "start": service.start,
-            "stop": service.stop,
-            "enlist": service.enlist,
-            "unenlist": service.unenlist,
-        }
-        transition = verbs[verb](name)
     print_rows([transition], output, empty="")
 
 
-def _enable(name: str, settings: Settings, *, enabled: bool) -> None:
-    from crossdock.administration.service import opened
-
-    with opened(settings) as service:
-        changed = service.enable(name) if enabled else service.disable(name)
-    state = "enabled" if enabled else "disabled"
+def _say(name: str, *, changed: bool, state: str) -> None:
     typer.echo(f"Receive location {name!r} is {'now' if changed else 'already'} {state}.")

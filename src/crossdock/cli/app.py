@@ -11,6 +11,7 @@ import typer
 
 from crossdock.cli import deployment, messages, running
 from crossdock.cli.acts import acts
+from crossdock.cli.asked import Asked, Token, Url, asked
 from crossdock.cli.bench import bench
 from crossdock.cli.completion import names_of, one_of
 from crossdock.cli.console import console
@@ -114,42 +115,45 @@ def get(
     ] = False,
     home: Home = None,
     database: Database = None,
+    url: Url = None,
+    token: Token = None,
     output: Output = Format.TABLE,
 ) -> None:
     """List applications, send ports, groups, receive locations, orchestrations, their instances, subscriptions,
     suspended messages, messages (the newest first), what waits for its next attempt, hosts, access (who may do what),
     or the audit (who did what).
     """
-    from crossdock.administration.service import Administration, Selection, opened
+    from crossdock.administration.service import Selection
     from crossdock.cli import output as show
     from crossdock.cli import show_instances
     from crossdock.errors import UsageError
 
     chosen = Selection((), port, code, type_, where, since, everything=True)
-    lists: dict[str, Callable[[Administration], Sequence[Any]]] = {
-        "applications": Administration.applications,
-        "ports": Administration.ports,
-        "groups": Administration.groups,
-        "locations": Administration.locations,
-        "orchestrations": Administration.orchestrations,
-        "instances": partial(Administration.instances, state=state, where=where),
-        "subscriptions": Administration.subscriptions,
-        "suspended": partial(Administration.suspended, selection=chosen, limit=limit + 1, after=after),
-        "waiting": partial(Administration.waiting, port=port, limit=limit),
-        "hosts": Administration.hosts,
-        "access": Administration.access,
-        "audit": partial(Administration.audit, since=since, person=person, action=action, limit=limit),
+    lists: dict[str, Callable[[Asked], Sequence[Any]]] = {
+        "applications": lambda service: service.applications(),
+        "ports": lambda service: service.ports(),
+        "groups": lambda service: service.groups(),
+        "locations": lambda service: service.locations(),
+        "orchestrations": lambda service: service.orchestrations(),
+        "instances": lambda service: service.instances(state=state, where=where),
+        "subscriptions": lambda service: service.subscriptions(),
+        "suspended": lambda service: service.suspended(selection=chosen, limit=limit + 1, after=after),
+        "waiting": lambda service: service.waiting(port=port, limit=limit),
+        "hosts": lambda service: service.hosts(),
+        "access": lambda service: service.access(),
+        "audit": lambda service: service.audit(since=since, person=person, action=action, limit=limit),
     }
     if what == "messages":
         window = {"until": until, "type_": type_, "port": port, "before": before, "personal": personal}
         _refuse_options(what, {"code": code, "by": by, "person": person, "action": action})
-        messages.get_messages(home, database, output, since=since, state=state, where=where, limit=limit, **window)
+        with asked(url, token, home=home, database=database) as service:
+            messages.get_messages(service, output, since=since, state=state, where=where, limit=limit, **window)
         return
     if what not in lists:
         raise UsageError(f"There is nothing called {what!r} to list. Choose one of: {', '.join(lists)}, messages.")
     given = {"state": state, "where": where, "port": port, "code": code, "type": type_, "by": by, "since": since}
     _refuse_options(what, {**given, "person": person, "action": action, "until": until, "before": before})
-    with opened(settings_of(home=home, database=database)) as service:
+    with asked(url, token, home=home, database=database) as service:
         rows = lists[what](service) if by is None else service.suspended_groups(by)
     printed: dict[str, Callable[..., None]] = {
         "suspended": partial(show.print_suspended, limit=limit),

@@ -40,8 +40,8 @@ def applications(service: Service) -> Sequence[DeployedApplication]:
 
 @routes.get("/ports", operation_id="ports")
 def ports(service: Service, limit: Limit = 100, cursor: Cursor = None) -> Page[PortOverview]:
-    """Send ports, by name."""
-    return _page("ports", service.ports(), lambda each: each.name, limit, cursor)
+    """Send ports, by application and name."""
+    return _page("ports", service.ports(), lambda each: f"{each.application}\0{each.name}", limit, cursor)
 
 
 @routes.get("/groups", operation_id="groups")
@@ -52,8 +52,8 @@ def groups(service: Service) -> Sequence[GroupOverview]:
 
 @routes.get("/locations", operation_id="locations")
 def locations(service: Service, limit: Limit = 100, cursor: Cursor = None) -> Page[LocationOverview]:
-    """Receive locations, by name."""
-    return _page("locations", service.locations(), lambda each: each.name, limit, cursor)
+    """Receive locations, by application and name."""
+    return _page("locations", service.locations(), lambda each: f"{each.application}\0{each.name}", limit, cursor)
 
 
 @routes.get("/orchestrations", operation_id="orchestrations")
