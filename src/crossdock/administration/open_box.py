@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from threading import Lock, Thread
 from typing import Protocol
 
 from crossdock.administration.service import Actor, Administration
@@ -29,12 +30,16 @@ class OpenBox:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self._store = Store(existing(settings))
+        self._lock = Lock()
+        self._reviving: Thread | None = None
 
     def open(self) -> None:
         self._agent = self._store.open()
         self._service = Administration(self._agent, text_limit=self.settings.text_limit, settings=self.settings)
 
     def close(self) -> None:
+        if self._reviving is not None:
+            self._reviving.join()
         self._store.close()
 
     @property
@@ -71,6 +76,12 @@ class OpenBox:
         return self._agent.console
 
     def revive(self) -> None:
-        """Start the embedded PostgreSQL again if it is gone. Whoever asks meanwhile hears that it is away."""
+        """Begin to start the embedded PostgreSQL again if it is gone. Whoever asks meanwhile hears that it is away."""
+        with self._lock:
+            if self._reviving is None or not self._reviving.is_alive():
+                self._reviving = Thread(target=self._revive, name="revive", daemon=True)
+                self._reviving.start()
+
+    def _revive(self) -> None:
         with suppress(CrossdockError, OSError):
             self._store.revive()

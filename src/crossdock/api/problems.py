@@ -15,17 +15,40 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from crossdock.administration.open_box import OpenBox
 from crossdock.errors import (
     ApplicationError,
     CrossdockError,
     NotAllowedError,
+    OutageError,
     OutdatedPlanError,
+    ProblemError,
     TransientError,
     UnavailableError,
     UsageError,
 )
 
-DOCS = "/docs/reference/errors.md"
+__all__ = ["Problem", "ProblemDocument", "ProblemError", "answered", "install", "problem_of"]
+
+ERRORS, API = "/docs/reference/errors.md", "/docs/reference/api.md"
+# Codes of the console alone; the others are those of errors.
+OWN_CODES = frozenset(
+    {
+        "cursor-wrong",
+        "foreign-page",
+        "host-unknown",
+        "in-progress",
+        "key-used",
+        "method-not-allowed",
+        "not-found",
+        "not-signed-in",
+        "preview-gone",
+        "request-too-large",
+        "request-wrong",
+        "too-many-mistakes",
+        "too-many-operations",
+    }
+)
 _UNKNOWN = ("There is no ", "No message ")
 
 
@@ -44,7 +67,7 @@ class Problem:
 
     def document(self, instance: str) -> dict[str, Any]:
         made: dict[str, Any] = {
-            "type": f"{DOCS}#{self.code}",
+            "type": f"{API if self.code in OWN_CODES else ERRORS}#{self.code}",
             "title": self.title,
             "status": self.status,
             "detail": self.detail,
@@ -64,15 +87,6 @@ class ProblemDocument(BaseModel):
     code: str
     instance: str
     errors: list[dict[str, Any]] = []
-
-
-class ProblemError(Exception):
-    """Ends a request with this problem."""
-
-    def __init__(self, status: int, code: str, detail: str, headers: Mapping[str, str] | None = None) -> None:
-        self.problem = Problem(status, code, detail)
-        self.headers = dict(headers or {})
-        super().__init__(detail)
 
 
 ErrorPage = Callable[[Request, Problem], Response]
@@ -138,12 +152,15 @@ def _to_sign_in(request: Request) -> Response:
 
 def _crossdock_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, CrossdockError)
+    if isinstance(error, OutageError):
+        box: OpenBox = request.app.state.box
+        box.revive()
     return answered(request, problem_of(error))
 
 
 def _problem_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, ProblemError)
-    return answered(request, error.problem, error.headers)
+    return answered(request, Problem(error.status, error.code, error.detail), error.headers)
 
 
 def _invalid(request: Request, error: Exception) -> Response:

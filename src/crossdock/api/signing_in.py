@@ -66,7 +66,7 @@ def begun(request: Request, target: str, *, token: str = "", user: str = "", pas
     try:
         cookie = gate.sign_in(request, token=token, user=user, password=password)
     except ProblemError as error:
-        asked = {"problem": error.problem.code, "next": own_path(target)}
+        asked = {"problem": error.code, "next": own_path(target)}
         return RedirectResponse(f"{SIGN_IN}?{urlencode(asked)}", 303, error.headers)
     return with_session(request, cookie, target)
 
