@@ -26,9 +26,9 @@ pytestmark = pytest.mark.process
 def console(shop: Shop) -> Iterator[ServedConsole]:
     """A real process, opened by the address that it prints."""
     settings = shop.office.settings
-    command = [CROSSDOCK, "console", "--listen", "127.0.0.1:0", "--database", settings.database]
+    where = ["--database", settings.database, "--home", str(settings.home)]
     with subprocess.Popen(
-        [*command, "--home", settings.home], stdout=subprocess.PIPE, text=True, cwd=shop.folder
+        [CROSSDOCK, "console", "--listen", "127.0.0.1:0", *where], stdout=subprocess.PIPE, text=True, cwd=shop.folder
     ) as process:
         assert process.stdout is not None
         entrance = process.stdout.readline().partition(": ")[2].strip()

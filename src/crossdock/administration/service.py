@@ -213,9 +213,12 @@ class Administration(ForDeploying, ForPages):
         with self._act("search", ["messages by personal properties"], "bodies"):
             return list_messages(self._agent, **asked)
 
-    def explain(self, id_: str, *, subscription: str | None = None, now: bool = False) -> ExplainedMessage:
-        """Who got a message and who did not, by the filters of its day or of `now`, and why."""
-        return explain_message(self._agent, read_message_id(self._agent, id_), subscription=subscription, now=now)
+    def explain(
+        self, id_: str, *, subscription: str | None = None, now: bool = False, most: int | None = None
+    ) -> ExplainedMessage:
+        """Who got a message and who did not, by the filters of its day or of `now`, and why: see `explain_message`."""
+        id_of = read_message_id(self._agent, id_)
+        return explain_message(self._agent, id_of, subscription=subscription, now=now, most=most)
 
     def erase(self, where: str, *, preview: bool = True) -> Erased:
         """Erase what is tracked of the content of messages; a `preview` only counts them."""

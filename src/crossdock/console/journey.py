@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from crossdock.administration.trace import Traced, TraceEvent
-from crossdock.console.shown import file, tone, took
+from crossdock.console.shown import file, short, tone, took
 
 _WIDTH, _GAP_X, _GAP_Y = 204, 38, 14
 _HEAD, _LINE, _FOOT = 46, 16, 10
@@ -107,7 +107,7 @@ def _message(traced: Traced, counted: _Count, *, is_this: bool = False) -> Box:
     counted.left_out += traced.left_out
     first = next((each for each in traced.events if each.event in ("published", "unrouted", "suspended")), None)
     word = "published" if first is None or first.port is not None else first.event
-    lines = [Line("published", at=traced.at)]
+    lines = [Line(f"message {short(traced.id)}", at=traced.at)]
     if first is not None and first.copies is not None:
         lines.append(Line(f"matched {first.copies} subscription{'' if first.copies == 1 else 's'}"))
     if first is not None and first.code is not None and first.port is None:

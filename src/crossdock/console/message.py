@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import quote
 
 from fastapi import APIRouter, Query, Request
@@ -18,7 +18,9 @@ from crossdock.console.page import render
 from crossdock.errors import NotAllowedError, UsageError
 
 routes = APIRouter(include_in_schema=False)
-_SUBSCRIPTIONS = 100
+_SUBSCRIPTIONS = 50
+_AT_ONCE = 1_000  # subscriptions that are explained with the page itself
+Text = Annotated[str, Query(max_length=500)]
 
 
 @routes.get("/messages/{id_}")
@@ -27,39 +29,72 @@ def message(
     service: Service,
     id_: str,
     filters: str = "then",
-    subscription: Annotated[str, Query(max_length=500)] = "",
+    subscription: Text = "",
     every: bool = False,
+    whole: bool = False,
 ) -> HTMLResponse:
-    found = service.describe(id_)
-    if not isinstance(found, DescribedMessage):
-        raise UsageError(f"There is no message {id_}.")
-    now = filters == "now"
-    why, problem = _explained(service, found, now=now, subscription=subscription or None)
+    found = _found(service, id_)
     traced = service.trace(found.id)
-    shown = [] if why is None else _ranked(why.subscriptions)
+    later = not (whole or every or subscription) and _many_subscriptions(service)
     return render(
         request,
         "message.html",
-        message=found,
         picture=picture_of(traced),
         events=traced.events,
-        why=why,
-        why_problem=problem,
-        subscriptions=shown if every else shown[:_SUBSCRIPTIONS],
-        more_subscriptions=0 if every else max(0, len(shown) - _SUBSCRIPTIONS),
-        nearest=[] if why is None else why.nearest,
-        now=now,
-        subscription=subscription,
         promoted=_own_first(found.promoted),
         suspended=[each for each in found.copies if each.state in ("suspended", "unrouted")],
+        why_later=later,
+        **(_nothing_yet(found, filters) if later else _why(service, found, filters, subscription, every=every)),
     )
 
 
+@routes.get("/messages/{id_}/why")
+def why(request: Request, service: Service, id_: str, filters: str = "then") -> HTMLResponse:
+    """Why it went where it did, as a piece of its page: it takes long where there are ten thousand subscriptions."""
+    found = _found(service, id_)
+    return render(request, "why.html", **_why(service, found, filters, "", every=False))
+
+
+def _found(service: Administration, id_: str) -> DescribedMessage:
+    found = service.describe(id_)
+    if not isinstance(found, DescribedMessage):
+        raise UsageError(f"There is no message {id_}: this is the id of an instance.")
+    return found
+
+
+def _many_subscriptions(service: Administration) -> bool:
+    sample = service.newest_sample()
+    return sample is not None and len(sample.details.services) + sample.box.ports_left_out > _AT_ONCE
+
+
+def _nothing_yet(found: DescribedMessage, filters: str) -> dict[str, Any]:
+    return {"message": found, "now": filters == "now", "subscription": ""}
+
+
+def _why(
+    service: Administration, found: DescribedMessage, filters: str, subscription: str, *, every: bool
+) -> dict[str, Any]:
+    """What the template of the reasons shows."""
+    now = filters == "now"
+    most = None if every else _SUBSCRIPTIONS
+    explained, problem = _explained(service, found, now=now, subscription=subscription or None, most=most)
+    return {
+        "message": found,
+        "why": explained,
+        "why_problem": problem,
+        "subscriptions": [] if explained is None else _ranked(explained.subscriptions),
+        "more_subscriptions": 0 if explained is None else explained.left_out,
+        "nearest": [] if explained is None else explained.nearest,
+        "now": now,
+        "subscription": subscription,
+    }
+
+
 def _explained(
-    service: Administration, found: DescribedMessage, *, now: bool, subscription: str | None
+    service: Administration, found: DescribedMessage, *, now: bool, subscription: str | None, most: int | None
 ) -> tuple[ExplainedMessage | None, str | None]:
     try:
-        return service.explain(found.id, subscription=subscription, now=now), None
+        return service.explain(found.id, subscription=subscription, now=now, most=most), None
     except UsageError as error:
         return None, str(error)
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
-from fastapi.responses import HTMLResponse, StreamingResponse
+from fastapi.responses import RedirectResponse, StreamingResponse
+from starlette.responses import Response
 
 from crossdock.administration.message_state import STATES
 from crossdock.administration.messages import MessagePage, MessageRow
@@ -23,10 +25,11 @@ from crossdock.errors import UsageError
 
 routes = APIRouter(include_in_schema=False)
 _PAGE = 50
-_LOOKED_AT = 2_000  # for one page: whoever wants more goes on from there
+_LOOKED_AT = 500  # for one page: whoever wants more goes on from there
 _EXPORTED = 10_000
 _SPANS = ("15m", "1h", "6h", "24h", "7d")
 _COLUMNS = ("id", "type", "received_at", "location", "state", "ports", "application", "source", "code", "reason")
+_ID = re.compile(r"[0-9]{1,15}-[0-9]{1,11}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 Text = Annotated[str, Query(max_length=4_000)]
 
 
@@ -42,7 +45,9 @@ def messages(
     until: Text = "",
     before: Text = "",
     personal: bool = False,
-) -> HTMLResponse:
+) -> Response:
+    if _ID.fullmatch(q.strip()):
+        return RedirectResponse(f"/messages/{q.strip()}", 303)
     asked = {"q": q, "type": type, "port": port, "state": state, "since": since, "until": until, "personal": personal}
     page, problem = MessagePage([], None, 0), None
     try:

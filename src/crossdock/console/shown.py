@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from urllib.parse import urlencode
+from uuid import UUID
 
 from markupsafe import Markup
 
+from crossdock.administration.message_ids import short_id
+
+_MESSAGE = 8  # the version of the UUIDs of messages
 _TONES: Mapping[str, tuple[str, str]] = {
     # state: tone, icon. The word is always there besides: nobody has to tell colours apart.
     "suspended": ("bad", "alert"),
@@ -111,8 +115,14 @@ def size(count: float | None) -> str:
 
 
 def short(id_: str | None) -> str:
-    """The end of an id, which differs where the beginning, made of the time, does not."""
-    return "" if id_ is None else id_ if len(id_) <= 13 else f"…{id_[-12:]}"
+    """A message as `48213-0`, as commands print it; of another id the end, where it differs from others."""
+    if id_ is None:
+        return ""
+    try:
+        uuid = UUID(id_)
+    except ValueError:
+        return id_
+    return short_id(uuid) if uuid.version == _MESSAGE else f"…{id_[-12:]}"
 
 
 def clock(at: datetime | None, *, seconds: bool = True) -> Markup:
