@@ -222,7 +222,10 @@ def test_signing_in_goes_on_at_a_page_of_ours(console: Served) -> None:
     token = console.token("script", "viewer")
     with console.client() as client:
         for target in ("//evil.example", "https://evil.example", "/\\evil.example", "/\t/evil", ""):
-            assert client.post("/session", data={"token": token, "next": target}, headers=SAME_ORIGIN).headers["location"] == "/"
+            assert (
+                client.post("/session", data={"token": token, "next": target}, headers=SAME_ORIGIN).headers["location"]
+                == "/"
+            )
         own = client.post("/session", data={"token": token, "next": "/ports?a=b"}, headers=SAME_ORIGIN)
 
     assert own.headers["location"] == "/ports?a=b"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import Any
 
 import pytest
 import requests
@@ -22,6 +23,7 @@ from who_may import ALLOWED, ROLES
 
 EXAMPLES = 1 if os.environ.get("CROSSDOCK_FAST") else 50 if os.environ.get("CROSSDOCK_SOAK") else 2
 ENDLESS = "live"
+Operation = APIOperation[Any, Any, Any, Any]
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +38,7 @@ def console(server: str, template: str) -> Iterator[Served]:
 
 
 @pytest.fixture(scope="module")
-def operations(console: Served) -> list[APIOperation]:
+def operations(console: Served) -> list[Operation]:
     with console.client() as client:
         description = client.get("/api/v1/openapi.json").json()
     schema = schemathesis.openapi.from_dict(description)
@@ -46,7 +48,7 @@ def operations(console: Served) -> list[APIOperation]:
     return [each for each in found if name_of(each) != ENDLESS]
 
 
-def name_of(operation: APIOperation) -> str:
+def name_of(operation: Operation) -> str:
     return str(operation.definition.raw["operationId"])
 
 
@@ -55,7 +57,7 @@ RUNS = [*((role, GenerationMode.POSITIVE) for role in ROLES), ("administrator", 
 
 @pytest.mark.parametrize(("role", "mode"), RUNS)
 def test_no_request_of_a_role_is_a_500_or_gives_what_it_may_not_have(
-    console: Served, operations: list[APIOperation], role: str, mode: GenerationMode
+    console: Served, operations: list[Operation], role: str, mode: GenerationMode
 ) -> None:
     with requests.Session() as session:
         session.trust_env = False
@@ -64,7 +66,7 @@ def test_no_request_of_a_role_is_a_500_or_gives_what_it_may_not_have(
             _try(session, operation, mode, allowed=role in ALLOWED[name_of(operation)])
 
 
-def _try(session: requests.Session, operation: APIOperation, mode: GenerationMode, *, allowed: bool) -> None:
+def _try(session: requests.Session, operation: Operation, mode: GenerationMode, *, allowed: bool) -> None:
     strategy = operation.as_strategy(generation_mode=mode)
     quiet = settings(
         max_examples=EXAMPLES,
@@ -76,7 +78,7 @@ def _try(session: requests.Session, operation: APIOperation, mode: GenerationMod
 
     @quiet
     @given(case=strategy)
-    def tried(case: Case) -> None:
+    def tried(case: Case[Any]) -> None:
         case.headers.pop("Authorization", None)
         answer = case.call(session=session)
         said = f"{case.as_curl_command()}\n{answer.status_code} {answer.text[:500]}"

@@ -31,16 +31,23 @@ class OpenBox:
         self.settings = settings
         self._store = Store(existing(settings))
         self._lock = Lock()
+        self._is_open = False
         self._reviving: Thread | None = None
 
     def open(self) -> None:
+        """Nothing, if it is open."""
+        if self._is_open:
+            return
         self._agent = self._store.open()
+        self._is_open = True
         self._service = Administration(self._agent, text_limit=self.settings.text_limit, settings=self.settings)
 
     def close(self) -> None:
         if self._reviving is not None:
             self._reviving.join()
-        self._store.close()
+        if self._is_open:
+            self._store.close()
+        self._is_open = False
 
     @property
     def service(self) -> Administration:

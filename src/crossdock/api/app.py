@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from importlib.metadata import version
 
 from fastapi import APIRouter, FastAPI, Request
@@ -25,7 +25,7 @@ routes = APIRouter(include_in_schema=False)
 
 
 def create_app(settings: Settings, access: AccessOptions, box: OpenBox | None = None) -> FastAPI:
-    """The API, with one agent for the whole process: that of an open `box`, or one that is opened when it starts.
+    """The API, with one agent for the whole process: that of the `box`, which is opened when it starts.
 
     `app.state` has `box`, `gate`, `operations` and `live`; whoever shows pages may set `error_page`, which makes an
     answer of a request and a `Problem`. Raises UsageError if people who should not could sign in.
@@ -38,8 +38,12 @@ def create_app(settings: Settings, access: AccessOptions, box: OpenBox | None = 
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
-        lifespan=_lifespan(settings, access, box),
+        lifespan=_lifespan,
     )
+    app.state.box = box = box or OpenBox(settings)
+    app.state.gate = Gate(box, access)
+    app.state.operations = Operations(box)
+    app.state.live = Live(box)
     app.add_middleware(signing_in.FirstVisit)
     app.add_middleware(Safety, options=access)
     problems.install(app)
@@ -49,25 +53,17 @@ def create_app(settings: Settings, access: AccessOptions, box: OpenBox | None = 
     return app
 
 
-def _lifespan(
-    settings: Settings, access: AccessOptions, given: OpenBox | None
-) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
-    @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        box = given or OpenBox(settings)
-        if given is None:
-            await run_in_threadpool(box.open)
-        try:
-            app.state.box, app.state.gate = box, Gate(box, access)
-            app.state.operations = Operations(box)
-            app.state.live = Live(box)
-            yield
-        finally:
-            app.state.operations.close()
-            await app.state.live.close()
-            await run_in_threadpool(box.close)
-
-    return lifespan
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    """The MessageBox is open, and what was begun is ended with the process."""
+    await run_in_threadpool(app.state.box.open)
+    try:
+        yield
+    finally:
+        app.state.operations.close()
+        await app.state.live.close()
+        app.state.gate.close()
+        await run_in_threadpool(app.state.box.close)
 
 
 @routes.get(f"{API}/openapi.json")

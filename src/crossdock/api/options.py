@@ -16,12 +16,15 @@ _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 
 @dataclass(frozen=True, slots=True)
 class OidcOptions:
-    """An OpenID Connect provider. `claim` is the claim that names the person."""
+    """An OpenID Connect provider. `claim` names the person. `back` is the address of the console as the provider knows
+    it, if that is not how browsers ask for it.
+    """
 
     issuer: str
     client_id: str
     client_secret: str = field(default="", repr=False)
     claim: str = "email"
+    back: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,7 @@ class AccessOptions:
     loopback. `passwords` is a file of users. `proxies` are the addresses whose header `user_header` names the person.
     `roles` are the rights of people whom a proxy or a provider names, as `operator` or `viewer,bodies:Shop`; `*` is
     everybody else. `names` are the host names by which browsers reach the console, besides the address itself.
+    `https`: they reach it so, since a proxy ends the encryption.
     """
 
     host: str = "127.0.0.1"
@@ -44,6 +48,7 @@ class AccessOptions:
     user_header: str = ""
     roles: Mapping[str, str] = field(default_factory=dict)
     oidc: OidcOptions | None = None
+    https: bool = False
 
     @property
     def is_loopback(self) -> bool:

@@ -43,6 +43,7 @@ OWN_CODES = frozenset(
         "not-found",
         "not-signed-in",
         "preview-gone",
+        "provider-away",
         "request-too-large",
         "request-wrong",
         "too-many-mistakes",

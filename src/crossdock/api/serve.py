@@ -44,9 +44,9 @@ def serve(
         token = secrets.token_urlsafe(32) if access.is_loopback else None
         access = replace(access, port=port, one_time_token=token)
         box = OpenBox(settings)
-        box.open()
         app = create_app(settings, access, box)
         install(app)
+        box.open()  # here, where somebody hears why it cannot be
         _run(app, listening, stop, lambda: announce(_address(access)))
 
 

@@ -52,6 +52,9 @@ def console(
         str, typer.Option(metavar="SECRET", envvar="CROSSDOCK_OIDC_SECRET", help="Our secret; rather in the variable.")
     ] = "",
     oidc_claim: Annotated[str, typer.Option(metavar="CLAIM", help="The claim that names a person.")] = "email",
+    https: Annotated[
+        bool, typer.Option("--https", help="Browsers reach it by https: a proxy ends the encryption.")
+    ] = False,
     beside: Annotated[bool, typer.Option("--beside", hidden=True)] = False,
     home: Home = None,
     database: Database = None,
@@ -80,6 +83,7 @@ def console(
         user_header=user_header,
         roles=_roles(role or []),
         oidc=_oidc(oidc_issuer, oidc_client, oidc_secret, oidc_claim),
+        https=https,
     )
     settings = settings_of(home=home, database=database, person=person)
     stop = stop_on_signals()
