@@ -61,12 +61,12 @@ class Gate:
         return Person(known.person, rights, known.limit, via)
 
     def _known(self, request: Request) -> tuple[Known, Via]:
+        if (proxied := self._credentials.by_proxy(request)) is not None:
+            return proxied, "proxy"  # first: the proxy may pass on what people gave to it
         authorization = request.headers.get("authorization", "")
         if authorization:
             found = self.attempted(request, lambda: self._credentials.by_header(authorization))
             return found, "token" if authorization.lower().startswith("bearer") else "password"
-        if (proxied := self._credentials.by_proxy(request)) is not None:
-            return proxied, "proxy"
         session = self.sessions.find(request.cookies.get(self.options.cookie, ""))
         if session is None or (session.token is not None and not self._credentials.is_valid(session.token)):
             raise unknown_person()

@@ -22,6 +22,7 @@ from crossdock.settings import Settings
 logger = logging.getLogger(__name__)
 
 _GRACE_SECONDS = 2
+_MOST_CONNECTIONS = 1_000
 _LOOK_SECONDS = 0.2
 
 
@@ -59,6 +60,7 @@ def _run(app: FastAPI, listening: socket.socket, stop: Event, started: Callable[
         server_header=False,
         proxy_headers=False,  # whoever asks is who connects; a listed proxy names people by a header of its own
         timeout_graceful_shutdown=_GRACE_SECONDS,
+        limit_concurrency=_MOST_CONNECTIONS,
     )
     server = uvicorn.Server(config)
     thread = Thread(target=lambda: asyncio.run(server.serve(sockets=[listening])), name="console", daemon=True)
