@@ -11,8 +11,11 @@ import httpx
 import pytest
 
 from console_box import APPLICATION, Seeded, an_order
+from console_fixtures import box, console
 from express import publish
 from served import Served
+
+__all__ = ["box", "console"]
 
 
 @pytest.fixture

@@ -9,12 +9,15 @@ from collections.abc import Iterator
 import pytest
 
 from console_box import APPLICATION, Seeded
+from console_fixtures import box, console
 from crossdock.administration.service import PortOverview, SuspendedRow
 from crossdock.client import AsyncClient, Client, Page, calls
 from crossdock.errors import ApplicationError, NotAllowedError, OutdatedPlanError, UnavailableError, UsageError
 from served import Served
 from walk import until
 from who_may import ALLOWED
+
+__all__ = ["box", "console"]
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from console_box import Seeded
+from console_fixtures import box, console
 from crossdock.administration.service import Administration
 from crossdock.api.credentials import hash_password
 from crossdock.api.options import AccessOptions, read_address
@@ -17,6 +18,8 @@ from crossdock.api.sessions import LIFETIME_SECONDS, Sessions
 from crossdock.errors import UsageError
 from crossdock.messagebox.agent import Agent
 from served import SAME_ORIGIN, Served, served
+
+__all__ = ["box", "console"]
 
 ME = "/api/v1/me"
 

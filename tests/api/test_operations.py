@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from console_box import Seeded
+from console_fixtures import box, console
 from operating import ended
 from served import Served
 from walk import until
+
+__all__ = ["box", "console"]
 
 PREVIEW, EXECUTE = "/api/v1/suspended:preview", "/api/v1/suspended:execute"
 

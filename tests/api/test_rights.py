@@ -5,11 +5,14 @@ from __future__ import annotations
 import pytest
 
 from console_box import Seeded
+from console_fixtures import box, console
 from crossdock.administration.service import Actor, Administration, Selection
 from crossdock.errors import NotAllowedError
 from crossdock.messagebox.agent import Agent
 from operating import ended
 from served import Served
+
+__all__ = ["box", "console"]
 
 SUSPENDED = "/api/v1/messages/{}/parts/body"
 

@@ -44,15 +44,17 @@ def started(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str]
 def test_a_console_is_started_opened_once_and_ends_when_it_is_told_to(database: str, folder: Path) -> None:
     with Agent(database) as agent:
         seeded(agent)
-    with started(folder, "--database", database) as (process, url, token):
-        with httpx.Client(base_url=url, trust_env=False, timeout=60) as browser:
-            first = browser.get("/", params={"token": token})
-            page = browser.get("/")
-            again = httpx.get(url, params={"token": token}, trust_env=False, timeout=60)
-            with browser.stream("GET", "/api/v1/live") as live:
-                assert live.status_code == 200
-                process.send_signal(signal.SIGINT)
-                ended = process.wait(60)
+    with (
+        started(folder, "--database", database) as (process, url, token),
+        httpx.Client(base_url=url, trust_env=False, timeout=60) as browser,
+    ):
+        first = browser.get("/", params={"token": token})
+        page = browser.get("/")
+        again = httpx.get(url, params={"token": token}, trust_env=False, timeout=60)
+        with browser.stream("GET", "/api/v1/live") as live:
+            assert live.status_code == 200
+            process.send_signal(signal.SIGINT)
+            ended = process.wait(60)
 
     assert (first.status_code, page.status_code, ended) == (303, 200, 0)
     assert page.headers["content-type"].startswith("text/html")

@@ -53,7 +53,7 @@ def outage(error: psycopg.Error) -> OutageError | None:
 
 
 def unusable(error: Exception) -> str | None:
-    """What is wrong with a value that somebody gave, if PostgreSQL cannot hold or read it: a NUL, a time out of range."""
+    """What is wrong with a value that somebody gave, if PostgreSQL cannot hold it: a NUL, a time out of range."""
     if isinstance(error, psycopg.DataError):
         return one_line(error)
     return "a text is not Unicode" if isinstance(error, UnicodeEncodeError) else None

@@ -9,9 +9,12 @@ import pytest
 from typer.testing import CliRunner
 
 from console_box import Seeded
+from console_fixtures import box, console
 from crossdock.cli.app import app
 from crossdock.errors import CrossdockError
 from served import Served
+
+__all__ = ["box", "console"]
 
 
 class Desk:
