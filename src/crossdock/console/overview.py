@@ -55,8 +55,11 @@ def _chart(service: Administration, minutes: int, step: int) -> dict[str, Any]:
     if not known:
         return {"points": None, "steps": []}
     width = step * 60
-    last = max(max(known), int(time.time()) // width * width)
-    times = range(min(min(known), last - minutes * 60 + width), last + width, width)
+    unfinished = int(time.time()) // width * width
+    last = max(max(known), unfinished)
+    if last == unfinished and len(known) > 1:  # a step that is not over looks as if everything had stopped
+        last -= width
+    times = range(last - minutes * 60 + 2 * width, last + width, width)
     rows = [known.get(at) for at in times]
     columns = [
         [0 if row is None else getattr(row, name) for row in rows] for name in ("received", "delivered", "failed")

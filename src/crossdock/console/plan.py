@@ -13,7 +13,7 @@ from crossdock.administration.for_deploying import Epoch, Plan
 from crossdock.administration.service import Administration
 from crossdock.api.gate import Service
 from crossdock.console.page import redirect, render
-from crossdock.errors import ApplicationError, OutdatedPlanError, UsageError
+from crossdock.errors import ApplicationError, NotAllowedError, OutdatedPlanError, UsageError
 
 routes = APIRouter(include_in_schema=False)
 _MOST_TEXT = 1024 * 1024
@@ -38,6 +38,8 @@ def plan(
         return _page(request, service, text="", problem="An application file has at most 1 MB.")
     try:
         return _page(request, service, text=text, plan=service.plan(text))
+    except NotAllowedError:
+        raise
     except (ApplicationError, UsageError) as error:
         return _page(request, service, text=text, problem=str(error))
 
@@ -56,6 +58,8 @@ def apply(
         done = service.apply(text, planned_at=Epoch(epoch, epoch_token), digest=digest)
     except OutdatedPlanError as error:
         return _page(request, service, text=text, plan=service.plan(text), problem=str(error))
+    except NotAllowedError:
+        raise
     except (ApplicationError, UsageError) as error:
         return _page(request, service, text=text, problem=str(error))
     said = (
