@@ -18,7 +18,7 @@
       height: 200,
       legend: { show: false },
       cursor: { y: false, points: { size: 7 } },
-      axes: [{ ...axis, gap: 6, values: (_, splits) => splits.map((each) => clock(each, utc)) }, { ...axis, size: 48, values: (_, splits) => splits.map((each) => (each % 1 ? "" : each.toLocaleString("en-US"))) }],
+      axes: [{ ...axis, gap: 6, size: 30, values: (_, splits) => splits.map((each) => clock(each, utc)) }, { ...axis, size: 48, values: (_, splits) => splits.map((each) => (each % 1 ? "" : each.toLocaleString("en-US"))) }],
       scales: { y: { range: (_, __, high) => [0, Math.max(high * 1.12, 4)] } },
       series: [{}, ...names.map((name, place) => {
         const line = colour(`--chart-${place + 1}`);

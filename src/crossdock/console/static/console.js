@@ -171,10 +171,10 @@
   // Forms that ask again as soon as a choice is made
   for (const field of all("[data-submits]")) field.addEventListener("change", () => field.form.requestSubmit());
 
-  // A picture that is wider than the screen begins at what it is about
+  // On a telephone a picture that is wider than the screen begins at what it is about
   for (const picture of all(".picture")) {
     const box = picture.querySelector(".box.this");
-    if (box && picture.scrollWidth > picture.clientWidth) picture.scrollLeft = box.x.baseVal.value - 4;
+    if (box && picture.clientWidth < 600 && picture.scrollWidth > picture.clientWidth) picture.scrollLeft = box.x.baseVal.value - 4;
   }
 
   const refresh = (inside) => {
