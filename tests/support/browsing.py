@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from console_server import ServedConsole, served
 from partner import Partner, Request, partner
@@ -26,6 +26,7 @@ def browser() -> Iterator[Browser]:
     """One for a file of tests. While it is open, nobody else in this process can run an event loop of its own."""
     if not CHROMIUM.exists():
         pytest.skip(_MISSING)
+    expect.set_options(timeout=60_000)  # what is waited for comes; a busy machine takes its time
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=CHROMIUM, args=_ARGUMENTS)
         yield started

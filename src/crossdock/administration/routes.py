@@ -17,7 +17,7 @@ from crossdock.messagebox.track import Tracked
 
 ANY_TYPE = "any type"
 UNKNOWN_TYPE = "without a type"
-_LOOKED_AT = 1_000
+_LOOKED_AT = 500
 _MOST = 40
 
 

@@ -71,7 +71,7 @@ def try_filter(
     matcher = Matcher(agent.configuration.case_sensitive())
     address = () if mine is None else mine.address.groups
     after_filter = Filter((*address, *filter_.groups))
-    router, found = agent.router(), _Found()
+    router, found = None, _Found()
     for message in _recent(agent, since, min(limit, MOST)):
         promoted = _promoted(message)
         before = mine is not None and matcher.matches(mine.whole, promoted)
@@ -81,6 +81,7 @@ def try_filter(
             found.gained.append(message)
         elif before and not after:
             found.lost.append(message)
+            router = router or agent.router()  # made only where it is needed: of many subscriptions that takes long
             others = {each.id for each in router.route(promoted)}
             if mine is not None and others <= {mine.subscription_id}:
                 found.unrouted.append(message)
