@@ -10,7 +10,7 @@ import pytest
 import yaml
 from playwright.sync_api import expect
 
-from browsing import Tabs, browser, outside, shop, tabs
+from browsing import Tabs, a11y, browser, outside, shop, tabs
 from console_server import ServedConsole
 from office import written
 from partner import Partner
@@ -82,12 +82,14 @@ def test_chosen_deliveries_are_looked_at_resumed_and_each_has_its_outcome(
     expect(page.locator("[data-chosen]")).to_have_text("2 chosen")
     page.locator("[data-chosen-bar]").get_by_role("button", name="Resume").click()
     expect(page.locator("h1")).to_have_text("Resume 2 deliveries?")
+    assert a11y(page) == []
     assert len(shop.suspended_at("Partner")) == waiting
     page.get_by_label("At most so many in a second").fill("10")
     page.get_by_role("button", name="Resume 2").click()
 
     expect(page.locator("#operation .state", has_text="done").first).to_be_visible()
     expect(page.locator("#operation tbody tr")).to_have_count(2)
+    assert a11y(page) == []
     until(lambda: len(outside.requests) == 2, 60)
     assert len(shop.suspended_at("Partner")) == waiting - 2
 
@@ -121,6 +123,7 @@ def test_filter_is_tried_on_recent_messages_and_the_application_applied(shop: Sh
     page.get_by_label("Paste the file").fill(yaml.safe_dump(more))
     page.get_by_role("button", name="Compare").click()
     expect(page.locator("main")).to_contain_text("Plan for more")
+    assert a11y(page) == []
     expect(page.locator("tr", has_text="Region = 'APAC'")).to_contain_text("added")
     assert "more" not in [each.name for each in shop.service.applications()]
     page.get_by_role("button", name="Apply").click()

@@ -14,6 +14,7 @@ from partner import Partner, Request, partner
 from seeded import Shop
 
 CHROMIUM = Path("/usr/bin/chromium")
+_LEFT = "net::ERR_ABORTED"  # a page that is left closes its stream, and a download ends the navigation that began it
 _MISSING = "there is no Chromium to drive: install it with `apt-get install --no-install-recommends chromium`"
 _ARGUMENTS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
@@ -79,7 +80,9 @@ class Tabs:
         page.on("console", lambda said: self._heard(said.type in ("error", "warning"), f"{said.type}: {said.text}"))
         page.on("pageerror", lambda error: self._heard(True, str(error)))
         page.on("response", lambda answer: self._heard(answer.status >= 400, f"{answer.status} {answer.url}"))
-        page.on("requestfailed", lambda request: self._heard(not _let_go(request.url), f"failed {request.url}"))
+        page.on(
+            "requestfailed", lambda request: self._heard(request.failure != _LEFT, f"{request.failure} {request.url}")
+        )
         page.goto(address)
         return page
 
@@ -100,11 +103,6 @@ def a11y(page: Page) -> list[str]:
     """What axe finds on a page."""
     found = Axe().run(page).response["violations"]
     return [f"{each['id']}: {node['html']}" for each in found for node in each["nodes"]]
-
-
-def _let_go(url: str) -> bool:
-    """A page that is left closes its stream; a download ends the navigation that began it."""
-    return "/api/v1/live" in url or "/export" in url or "/parts/" in url or url.endswith("/save")
 
 
 @pytest.fixture
