@@ -202,7 +202,7 @@ def _left_alone(agent: Agent, row: SuspendedMessage, withheld: str | None, done:
     if withheld is not None:
         return f"still suspended: {withheld}"
     if any(each.delivery == row.delivery for each in agent.suspended.messages(ids=[row.id])):
-        return f"refused: your database user may not act on application {row.application or 'none'}"
+        return f"refused: you may not act on application {row.application or 'none'}"
     return f"{done} by somebody else"
 
 
@@ -245,6 +245,8 @@ def read(agent: Agent, ids: Sequence[UUID], action: str) -> dict[UUID, Message]:
     found = readable | unreadable
     if missing := [id_ for id_ in ids if id_ not in found]:
         if agent.messages.present(missing):
+            if agent.access.is_limited:
+                raise agent.access.rights().refusal(f"read the body of message {missing[0]}", "bodies")
             raise NotAllowedError(
                 f"Your database user may not read the body of message {missing[0]}: that takes the right `bodies`. "
                 "An administrator gives it with: crossdock grant bodies USER"

@@ -190,7 +190,7 @@ def _done(
     def result(id_: UUID) -> str:
         if id_ in changed or rights is None or rights.allow("operator", found[id_].application):
             return done if id_ in changed else otherwise
-        return f"refused: your database user may not act on application {found[id_].application}"
+        return f"refused: you may not act on application {found[id_].application}"
 
     return [InstanceResult(str(id_), found[id_].orchestration, result(id_)) for id_ in dict.fromkeys(wanted)]
 

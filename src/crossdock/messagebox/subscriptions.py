@@ -324,7 +324,7 @@ def _refuse_foreign(connection: psycopg.Connection, kind: str, name: str, applic
     row = connection.execute(statement("may_operate"), {"application": application}).fetchone()
     if row is None or not row[0]:
         raise NotAllowedError(
-            f"{kind} {name!r} is of application {application!r}: your database user may not change it. "
+            f"{kind} {name!r} is of application {application!r}: you may not change it. "
             "An administrator allows that with: crossdock grant operator USER --application " + application
         )
 
