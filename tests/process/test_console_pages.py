@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 import json
+import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from browsing import Tabs, a11y, browser, coloured, console, outside, shop, tabs
+import databases
+from browsing import Tabs, a11y, browser, choosy_partner, coloured, console, tabs
 from seeded import Shop
 
-__all__ = ["browser", "coloured", "console", "outside", "shop", "tabs"]
+__all__ = ["browser", "coloured", "console", "tabs"]
 
 pytestmark = pytest.mark.process
+
+
+@pytest.fixture(scope="module")
+def shop(server: str, template: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+    """One for all pages: to look at it changes nothing, and what is added stays by itself."""
+    name = f"crossdock_pages_{os.getpid()}"
+    with choosy_partner() as outside:
+        made = Shop(databases.create(server, name, template), tmp_path_factory.mktemp("shop"), outside.address)
+        with made.open():
+            made.seed()
+            yield made
+        made.office.agent.close()
+    databases.drop(server, name)
 
 
 def addresses(shop: Shop) -> dict[str, str]:

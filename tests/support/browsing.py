@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -34,8 +35,8 @@ def browser() -> Iterator[Browser]:
         started.close()
 
 
-@pytest.fixture
-def outside() -> Iterator[Partner]:
+@contextmanager
+def choosy_partner() -> Iterator[Partner]:
     """The partner of the shop: it takes only orders that say their currency, and no parcels."""
 
     def answer(request: Request) -> tuple[int, bytes]:
@@ -45,6 +46,12 @@ def outside() -> Iterator[Partner]:
 
     with partner() as made:
         made.respond = answer
+        yield made
+
+
+@pytest.fixture
+def outside() -> Iterator[Partner]:
+    with choosy_partner() as made:
         yield made
 
 
