@@ -119,9 +119,7 @@ def test_run_serves_the_console_beside_itself_and_ends_it(folder: Path) -> None:
         found = ADDRESS.search(_said(folder))
         assert found is not None
         assert httpx.get(f"{found['url']}/health", trust_env=False, timeout=60).status_code == 200
-        [console] = [
-            each for each in psutil.Process(running.pid).children(recursive=True) if "console" in each.cmdline()
-        ]
+        [console] = filter(_is_console, psutil.Process(running.pid).children(recursive=True))
         os.kill(running.pid, signal.SIGKILL)  # however it ends
         running.wait(60)
         assert psutil.wait_procs([console], 60)[1] == []
@@ -132,3 +130,10 @@ def test_run_serves_the_console_beside_itself_and_ends_it(folder: Path) -> None:
 
 def _said(folder: Path) -> str:
     return (folder / "stderr.txt").read_text()
+
+
+def _is_console(process: psutil.Process) -> bool:
+    try:
+        return "console" in process.cmdline()
+    except psutil.Error:  # another child, which has just ended
+        return False
