@@ -51,6 +51,7 @@ Some of these are never raised. They say why a message is suspended. `docs/refer
 Signal                          between our own parts; nobody else sees one, so none has a code
 ├── ClientGoneError             nobody is there to take the answer to a web request
 ├── RefusedError                a web request ends here, with this status
+├── ProblemError                a request at the console ends here, with this status and code
 ├── UnusableRowError            a row cannot be received; the others can
 ├── UnansweredError             a receive adapter has not answered yet; the others are called
 ├── EpochMovedError             subscriptions or receive locations changed while a batch was published
@@ -416,6 +417,17 @@ class RefusedError(Signal):
         self.reason = reason
         self.headers = headers
         super().__init__(reason)
+
+
+class ProblemError(Signal):
+    """A request at the console ends here, with this status, code and sentence: see `docs/reference/api.md`."""
+
+    def __init__(self, status: int, code: str, detail: str, headers: Mapping[str, str] | None = None) -> None:
+        self.status = status
+        self.code = code
+        self.detail = detail
+        self.headers = dict(headers or {})
+        super().__init__(detail)
 
 
 class UnusableRowError(Signal):

@@ -190,7 +190,7 @@ def test_right_for_one_application_holds_for_no_other(office: Office, folder: Pa
     assert run(user, "stop", "Plain")[0] == 0
     code, said = run(user, "start", "Other")
     assert code == 2
-    assert "is of application 'others': your database user may not change it" in said
+    assert "is of application 'others': you may not change it" in said
     assert run(user, "save", mine, "--to", str(folder))[0] == 0
     code, said = run(user, "save", other, "--to", str(folder))
     assert code == 2
@@ -198,7 +198,7 @@ def test_right_for_one_application_holds_for_no_other(office: Office, folder: Pa
     for verb in ("resume", "terminate"):
         code, said = run(user, verb, other)
         assert code == 3
-        assert "refused: your database user may not act on application others" in said
+        assert "refused: you may not act on application others" in said
     assert run(user, "edit", mine, "-p", "Amount=7")[0] == 0
     assert run(user, "edit", other, "-p", "Amount=7")[0] == 2
     assert kinds(office.agent) == [("stopped", "Other")]
@@ -214,7 +214,7 @@ def test_instances_of_other_applications_are_left_alone(office: Office) -> None:
 
     _, said = run(user, "cancel", str(instance.id))
 
-    assert "refused: your database user may not act on application orders" in said
+    assert "refused: you may not act on application orders" in said
     assert [row.state for row in office.agent.instances.list()] == ["running"]
 
 

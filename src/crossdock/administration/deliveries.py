@@ -48,6 +48,10 @@ class Chosen:
     deliveries: Sequence[SuspendedMessage] = ()
     instances: Sequence[str] = ()
 
+    @property
+    def total(self) -> int:
+        return len(self.deliveries) + len(self.instances)
+
     def rows(self, limit: int) -> list[SuspendedRow]:
         """The first of them, to be shown."""
         return [shown(row) for row in self.deliveries[:limit]]
@@ -84,6 +88,8 @@ def chosen(agent: Agent, selection: Selection) -> list[SuspendedMessage]:
 def _of_message(id_: UUID, found: Sequence[SuspendedMessage], selection: Selection) -> Sequence[SuspendedMessage]:
     if not found:
         raise UsageError(f"No message {id_} is suspended. List them with: crossdock get suspended")
+    if selection.sequences:
+        return [row for row in found if row.sequence in selection.sequences]
     ports = ", ".join(sorted(str(row.port) for row in found))
     if selection.port is not None:
         there = [row for row in found if row.port == selection.port]
@@ -197,7 +203,7 @@ def _left_alone(agent: Agent, row: SuspendedMessage, withheld: str | None, done:
     if withheld is not None:
         return f"still suspended: {withheld}"
     if any(each.delivery == row.delivery for each in agent.suspended.messages(ids=[row.id])):
-        return f"refused: your database user may not act on application {row.application or 'none'}"
+        return f"refused: you may not act on application {row.application or 'none'}"
     return f"{done} by somebody else"
 
 
@@ -245,6 +251,8 @@ def read(agent: Agent, ids: Sequence[UUID], action: str) -> dict[UUID, Message]:
     found = readable | unreadable
     if missing := [id_ for id_ in ids if id_ not in found]:
         if agent.messages.present(missing):
+            if agent.access.is_limited:
+                raise agent.access.rights().refusal(f"read the body of message {missing[0]}", "bodies")
             raise NotAllowedError(
                 f"Your database user may not read the body of message {missing[0]}: that takes the right `bodies`. "
                 "An administrator gives it with: crossdock grant bodies USER"

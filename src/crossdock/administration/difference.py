@@ -52,7 +52,7 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Dif
     found = []
     for key, old, new in _keys(before, after):
         if key == "address":
-            found.append(Difference(key, _printable(before), _printable(after)))
+            found.append(Difference(key, printable_definition(before), printable_definition(after)))
         elif _may_be_shown(key, adapters) and _is_brief(old) and _is_brief(new):
             found.append(Difference(key, _text(old), _text(new)))
         else:
@@ -62,7 +62,7 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Dif
 
 def address_change(before: Mapping[str, Any], after: Mapping[str, Any]) -> str | None:
     """How the printable address changes; None if it does not."""
-    old, new = _printable(before), _printable(after)
+    old, new = printable_definition(before), printable_definition(after)
     return None if old == new else f"{old or 'none'} -> {new or 'none'}"
 
 
@@ -109,7 +109,8 @@ def _text(value: Any) -> str | None:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
-def _printable(definition: Mapping[str, Any]) -> str | None:
+def printable_definition(definition: Mapping[str, Any]) -> str | None:
+    """The address in a definition without passwords; None if it has none."""
     adapter, address = definition.get("adapter"), definition.get("address")
     if not adapter or not address:
         return None

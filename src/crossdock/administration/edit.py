@@ -75,9 +75,7 @@ def edit(agent: Agent, what: Editable, *, body: bytes | None, properties: Sequen
     withheld = agent.suspended.withheld([row.delivery])
     changes = {"properties": sorted(promoted), **({} if new_body is None else {"body": sha256(new_body).hexdigest()})}
     if withheld or agent.suspended.edit(row.delivery, message, changes) is None:
-        why = (
-            withheld.get(row.sequence) or "somebody has dealt with it meanwhile, or your database user may not edit it"
-        )
+        why = withheld.get(row.sequence) or "somebody has dealt with it meanwhile, or you may not edit it"
         raise UsageError(f"Message {row.id} at {row.port!r} was not edited: {why}. See: crossdock get suspended")
     kept = (
         {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from difflib import get_close_matches
@@ -88,7 +88,7 @@ class ExplainedMessage:
 
     `filters` says of which day they are: `then`, when it was published, or `now`. `code` and `reason` say why it was
     suspended at once, if so. `tracked` is False for a message that is only in the box: its subscriptions are found by
-    the time when it was stored.
+    the time when it was stored. `left_out` subscriptions did not match and are not among them, if not all were wanted.
     """
 
     id: str
@@ -102,14 +102,21 @@ class ExplainedMessage:
     reason: str | None
     subscriptions: Sequence[ExplainedSubscription]
     nearest: Sequence[NearestMiss]
+    left_out: int = 0
 
 
-def explain_message(agent: Agent, id_: UUID, *, subscription: str | None = None, now: bool = False) -> ExplainedMessage:
-    """By the filters of its day, or by those of now. Raises UsageError for an unknown message or subscription."""
+def explain_message(
+    agent: Agent, id_: UUID, *, subscription: str | None = None, now: bool = False, most: int | None = None
+) -> ExplainedMessage:
+    """By the filters of its day, or by those of now. Raises UsageError for an unknown message or subscription.
+
+    `most`: of the subscriptions that did not match only so many, those that came nearest.
+    """
     message = find_message(agent, id_)
     versions = agent.subscriptions.versions() if now else subscriptions_of(agent, message)
     deliveries = deliveries_of(agent, [message])[message.id]
-    rows = _rows(agent, message, versions, deliveries)
+    rows = _rows(agent, message, versions, deliveries, most if subscription is None else None)
+    left_out = max(0, len(versions) - len(rows)) if subscription is None else 0
     nearest = _nearest(rows)
     if subscription is not None:
         known = [row.name for row in rows]
@@ -128,11 +135,16 @@ def explain_message(agent: Agent, id_: UUID, *, subscription: str | None = None,
         *kept_back(message, deliveries),
         rows,
         nearest,
+        left_out,
     )
 
 
 def _rows(
-    agent: Agent, message: KnownMessage, versions: Sequence[SubscriptionVersion], deliveries: Sequence[Delivery]
+    agent: Agent,
+    message: KnownMessage,
+    versions: Sequence[SubscriptionVersion],
+    deliveries: Sequence[Delivery],
+    most: int | None,
 ) -> list[ExplainedSubscription]:
     """A row for each subscription, then one for each running instance that was given the message."""
     types = PropertyRegistry(agent.configuration.properties())
@@ -150,13 +162,32 @@ def _rows(
     # The running instances that waited for the message, unlike those that it began.
     joined = {route.instance for route in message.routes if route.instance is not None} - begun
     rows = []
-    for version in versions:
+    for version in versions if most is None else _nearest_versions(message, versions, verdicts, most):
         verdict = verdicts[version.subscription_id]
         own = [each for each in deliveries if each.service_id == version.service_id and each.instance not in joined]
         rows.append(_row(message, version, verdict, own[-1] if own else None))
     shown = {row.name for row in rows}
     others = [each for each in deliveries if each.instance in joined or each.service not in shown]
     return rows + [_instance_row(each) for each in others if each.service is not None]
+
+
+def _nearest_versions(
+    message: KnownMessage, versions: Sequence[SubscriptionVersion], verdicts: Mapping[int, Explanation], most: int
+) -> list[SubscriptionVersion]:
+    """All that matched, and of the others those with the fewest predicates that fail, in the order that they had."""
+    concerned = {route.subscription_id for route in message.routes} | message.refusals.keys()
+
+    def misses(version: SubscriptionVersion) -> int:
+        groups = verdicts[version.subscription_id].groups[len(version.address.groups) :]
+        return min((len(group.failing) for group in groups if group.predicates), default=1_000)
+
+    others = [
+        each
+        for each in versions
+        if each.subscription_id not in concerned and not verdicts[each.subscription_id].matches
+    ]
+    left_out = {each.subscription_id for each in sorted(others, key=misses)[most:]}
+    return [each for each in versions if each.subscription_id not in left_out]
 
 
 def _matches(message: KnownMessage, subscription: int, verdict: Explanation) -> bool:

@@ -120,7 +120,7 @@ def list_instances(agent: Agent, *, state: str | None = None, where: str | None 
     matcher = Matcher(agent.configuration.case_sensitive())
     personal = agent.configuration.personal()
     return [
-        _instance(row, personal)
+        shown_instance(row, personal)
         for row in agent.instances.list()
         if (state is None or row.state == state) and (filter_ is None or matcher.matches(filter_, row.promoted))
     ]
@@ -190,7 +190,7 @@ def _done(
     def result(id_: UUID) -> str:
         if id_ in changed or rights is None or rights.allow("operator", found[id_].application):
             return done if id_ in changed else otherwise
-        return f"refused: your database user may not act on application {found[id_].application}"
+        return f"refused: you may not act on application {found[id_].application}"
 
     return [InstanceResult(str(id_), found[id_].orchestration, result(id_)) for id_ in dict.fromkeys(wanted)]
 
@@ -203,7 +203,7 @@ def _correlated(row: InstanceRow, personal: frozenset[str]) -> dict[str, dict[st
     }
 
 
-def _instance(row: InstanceRow, personal: frozenset[str]) -> Instance:
+def shown_instance(row: InstanceRow, personal: frozenset[str]) -> Instance:
     return Instance(
         str(row.id),
         row.orchestration,

@@ -116,11 +116,13 @@ def list_messages(
     limit: int = 100,
     before: str | None = None,
     personal: bool = False,
+    look_at: int = _LOOKED_AT,
 ) -> MessagePage:
     """The newest first. `where` is a filter on promoted properties; `since` and `until` are times, or how long ago.
 
     `port` is a send port, an orchestration or a receive location. Whoever searches by a `personal` property has to say
-    so, and is recorded in the audit. Raises UsageError for what cannot be asked.
+    so, and is recorded in the audit. A page ends where it is full, or `look_at` messages were compared with the port
+    and the state. Raises UsageError for what cannot be asked.
     """
     if state is not None and state not in STATES:
         raise UsageError(f"No message is ever {state!r}. Choose one of: {', '.join(STATES)}.")
@@ -138,7 +140,7 @@ def list_messages(
     given = None if port is None else names.subscriptions_of(port)
     found: list[MessageRow] = []
     looked_at = 0
-    while looked_at < _LOOKED_AT:
+    while looked_at < look_at:
         size = limit - len(found) if (port, state) == (None, None) else _PAGE
         page = search(limit=size, before=before)
         rows = names.rows(page.messages)

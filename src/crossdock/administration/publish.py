@@ -52,6 +52,16 @@ def publish_files(
         yield from _published(agent, file, _promoted(made, properties))
 
 
+def publish_content(
+    agent: Agent, name: str, content: bytes, *, location: str | None, properties: Mapping[str, Value]
+) -> Iterator[PublishedMessage]:
+    """The same for bytes that came from elsewhere, under a name."""
+    file = Path(name)
+    received = None if location is None else _location(agent, location)
+    made = _passed_through(agent, file, content) if received is None else _received(agent, received, file, content)
+    yield from _published(agent, file, _promoted(made, properties))
+
+
 def given_properties(agent: Agent, given: Sequence[str], to: str | None, *, text_limit: int) -> dict[str, Value]:
     """The properties that `NAME=VALUE` spell, and the one that leads to the port or group `to`. Raises UsageError."""
     registry = PropertyRegistry(agent.configuration.properties())

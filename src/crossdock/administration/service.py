@@ -14,6 +14,8 @@ from crossdock.administration.deliveries import Chosen, Outcome, Saved, chosen, 
 from crossdock.administration.edit import Editable, Edited, edit, editable
 from crossdock.administration.erase import Erased, erase_messages
 from crossdock.administration.explain import ExplainedMessage, explain_message
+from crossdock.administration.for_deploying import ForDeploying
+from crossdock.administration.for_pages import ForPages
 from crossdock.administration.instances import (
     DescribedInstance,
     Instance,
@@ -26,7 +28,7 @@ from crossdock.administration.instances import (
 )
 from crossdock.administration.message_ids import is_instance_id, read_message_id
 from crossdock.administration.messages import DescribedMessage, MessagePage, describe_message, list_messages
-from crossdock.administration.publish import PublishedMessage, given_properties, publish_files
+from crossdock.administration.publish import PublishedMessage, given_properties, publish_content, publish_files
 from crossdock.administration.samples import Sample, read_sample
 from crossdock.administration.suspended import (
     Selection,
@@ -35,13 +37,15 @@ from crossdock.administration.suspended import (
     list_groups,
     list_suspended,
 )
+from crossdock.administration.tokens import Tokens
 from crossdock.administration.trace import Traced, trace_message
 from crossdock.application.store import existing
 from crossdock.application.store import opened as opened_store
-from crossdock.errors import NotAllowedError, UsageError
-from crossdock.messagebox.access import GivenRight, Right
+from crossdock.errors import UsageError
+from crossdock.messagebox.access import GivenRight, Right, Rights
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.audit import Act, AuditRow
+from crossdock.messagebox.database import Actor
 from crossdock.messagebox.overview import (
     GroupOverview,
     HostOverview,
@@ -57,6 +61,7 @@ from crossdock.messagebox.whole_application import ArtefactTransition, StateVerb
 from crossdock.settings import Settings
 
 __all__ = [
+    "Actor",
     "Administration",
     "ArtefactTransition",
     "AuditRow",
@@ -77,12 +82,15 @@ __all__ = [
     "OrchestrationOverview",
     "Outcome",
     "PortOverview",
+    "Right",
+    "Rights",
     "Selection",
     "StateVerb",
     "SubscriptionOverview",
     "SuspendedGroup",
     "SuspendedRow",
     "Traced",
+    "Transition",
     "WaitingOverview",
     "opened",
 ]
@@ -92,15 +100,16 @@ __all__ = [
 def opened(settings: Settings) -> Iterator[Administration]:
     """The service for one command. It creates no MessageBox: UsageError if there is none in the home."""
     with opened_store(existing(settings)) as agent:
-        yield Administration(agent, text_limit=settings.text_limit)
+        yield Administration(agent, text_limit=settings.text_limit, settings=settings)
 
 
-class Administration:
+class Administration(ForDeploying, ForPages):
     """The lists give typed rows. The verbs say what became of each thing they were asked about."""
 
-    def __init__(self, agent: Agent, *, text_limit: int) -> None:
+    def __init__(self, agent: Agent, *, text_limit: int, settings: Settings | None = None) -> None:
         self._agent = agent
         self._text_limit = text_limit
+        self._settings = settings
 
     # Lists
 
@@ -222,9 +231,12 @@ class Administration:
         with self._act("search", ["messages by personal properties"], "bodies"):
             return list_messages(self._agent, **asked)
 
-    def explain(self, id_: str, *, subscription: str | None = None, now: bool = False) -> ExplainedMessage:
-        """Who got a message and who did not, by the filters of its day or of `now`, and why."""
-        return explain_message(self._agent, read_message_id(self._agent, id_), subscription=subscription, now=now)
+    def explain(
+        self, id_: str, *, subscription: str | None = None, now: bool = False, most: int | None = None
+    ) -> ExplainedMessage:
+        """Who got a message and who did not, by the filters of its day or of `now`, and why: see `explain_message`."""
+        id_of = read_message_id(self._agent, id_)
+        return explain_message(self._agent, id_of, subscription=subscription, now=now, most=most)
 
     def erase(self, where: str, *, preview: bool = True) -> Erased:
         """Erase what is tracked of the content of messages; a `preview` only counts them."""
@@ -242,6 +254,14 @@ class Administration:
         with self._act("publish", [str(file) for file in files], "administrator"):
             promoted = given_properties(self._agent, properties, to, text_limit=self._text_limit)
             yield from publish_files(self._agent, files, location=location, properties=promoted)
+
+    def publish_content(
+        self, name: str, content: bytes, *, location: str | None, to: str | None, properties: Sequence[str]
+    ) -> Sequence[PublishedMessage]:
+        """The same for bytes, under a name that messages have as that of their file."""
+        with self._act("publish", [name], "administrator"):
+            promoted = given_properties(self._agent, properties, to, text_limit=self._text_limit)
+            return list(publish_content(self._agent, name, content, location=location, properties=promoted))
 
     def choose(self, action: str, selection: Selection) -> Chosen:
         """What a selection means, as it is now: to be shown to the person, and then to be acted on."""
@@ -281,6 +301,16 @@ class Administration:
         with self._act("edit", [str(what.row.id)], "edit"):
             return edit(self._agent, what, body=body, properties=properties, text_limit=self._text_limit)
 
+    def terminate_instances(self, ids: Sequence[str]) -> Sequence[InstanceResult]:
+        """End instances of orchestrations for good; no code of theirs is run."""
+        with self._act("terminate", ids, "administrator"):
+            _refuse_messages(ids)
+            return terminate_instances(self._agent, ids)
+
+    def require_operator(self) -> None:
+        """NotAllowedError for somebody who may act on nothing."""
+        self._require("act", "operator")
+
     def _record_many(self, action: str, what: Chosen) -> None:
         """What was asked for: each delivery is recorded besides, when it happens."""
         if not what.selection.is_by_id:
@@ -300,6 +330,14 @@ class Administration:
 
     # Who may do what
 
+    def rights(self) -> Rights:
+        """What whoever asks may do: as the database user, and within its own limit if it has one."""
+        return self._agent.access.rights()
+
+    def acting_for(self, actor: Actor) -> Administration:
+        """The same service for another person, who may be limited to fewer rights. It uses the same connections."""
+        return Administration(self._agent.acting_for(actor), text_limit=self._text_limit, settings=self._settings)
+
     def access(self) -> Sequence[GivenRight]:
         """Which database users were given which rights."""
         return self._agent.access.list()
@@ -314,21 +352,23 @@ class Administration:
         with self._act("revoke", [user], "administrator"):
             self._agent.access.revoke(what, user, application)
 
+    @property
+    def tokens(self) -> Tokens:
+        """The tokens by which programs and people sign in at the console."""
+        return Tokens(self._agent, self._act)
+
     @contextmanager
     def _act(self, action: str, targets: Sequence[str], needs: Right = "operator") -> Iterator[None]:
         """An act that takes a right; if it is refused, that is recorded. Publishing is for the roles of hosts too."""
         with refusals_recorded(self._agent, action, targets):
-            if action != "publish" or not self._agent.box.own_hosts():
+            if action != "publish" or self._agent.access.is_limited or not self._agent.box.own_hosts():
                 self._require(action, needs)
             yield
 
     def _require(self, action: str, needs: Right) -> None:
         rights = self._agent.access.rights()
         if not rights.any(needs):
-            raise NotAllowedError(
-                f"Your database user {rights.user!r} may not {action}: that takes the right {needs}. "
-                f"An administrator gives it with: crossdock grant {needs} {rights.user}"
-            )
+            raise rights.refusal(action, needs)
 
 
 def _told_apart(ids: Sequence[str]) -> tuple[list[str], list[str]]:

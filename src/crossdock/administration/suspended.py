@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
@@ -57,7 +57,8 @@ class SuspendedGroup:
 @dataclass(frozen=True, slots=True)
 class Selection:
     """Which suspended deliveries are meant: of these messages, at a port, with a code, of a type, whose promoted
-    properties a filter matches, since when. `everything`: all of them, also where a message has several.
+    properties a filter matches, since when. `everything`: all of them, also where a message has several. `sequences`:
+    of the deliveries of these messages only those with these numbers.
     """
 
     ids: Sequence[str] = ()
@@ -67,6 +68,7 @@ class Selection:
     where: str | None = None
     since: str | None = None
     everything: bool = False
+    sequences: Set[int] = frozenset()
 
     @property
     def is_by_id(self) -> bool:
@@ -94,7 +96,7 @@ def list_suspended(
 
 def select(agent: Agent, selection: Selection, *, after: int = 0) -> Iterator[SuspendedMessage]:
     """Page by page, the oldest first. Raises UsageError for a filter or a time that cannot be read."""
-    fits = _fits(agent, selection)
+    fits = fitting(agent, selection)
     ids = read_message_ids(agent, selection.ids) if selection.ids else None
     since = None if selection.since is None else since_of(selection.since)
     while page := agent.suspended.messages(
@@ -150,7 +152,7 @@ def shown(row: SuspendedMessage) -> SuspendedRow:
     )
 
 
-def _fits(agent: Agent, selection: Selection) -> Callable[[SuspendedMessage], bool]:
+def fitting(agent: Agent, selection: Selection) -> Callable[[SuspendedMessage], bool]:
     """What the database cannot say: it does not read contexts."""
     filter_ = None if selection.where is None else filter_of(agent, selection.where)
     matcher = None if filter_ is None else Matcher(agent.configuration.case_sensitive())

@@ -63,19 +63,25 @@ def load_application(path: Path) -> ApplicationModel:
 
 def _load_yaml(path: Path) -> ApplicationModel:
     try:
-        loader = StrictLoader(path.read_bytes())
+        return read_yaml(path.read_bytes(), path)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def read_yaml(content: bytes, path: Path) -> ApplicationModel:
+    """The application that is written here; `path` is where problems are said to be. Raises ApplicationError."""
+    try:
+        loader = StrictLoader(content)
         node = loader.get_single_node()
-        content = None if node is None else loader.construct_document(node)
+        document = None if node is None else loader.construct_document(node)
     except yaml.YAMLError as error:
         raise ApplicationError(f"{path}: not readable as YAML: {yaml_place(error)}") from error
     except RecursionError as error:
         raise ApplicationError(f"{path}: not readable as YAML: it is nested too deeply") from error
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
-    if not isinstance(content, dict):
+    if not isinstance(document, dict):
         raise ApplicationError(f"{path}: an application is a mapping that starts with `application: <name>`")
     lines = lines_of(node)
-    return _validated(content, lines, Problems(path, lines))
+    return _validated(document, lines, Problems(path, lines))
 
 
 def _validated(content: Mapping[str, Any], lines: Lines, problems: Problems) -> ApplicationModel:

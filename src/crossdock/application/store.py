@@ -19,12 +19,12 @@ _ANSWER_SECONDS = 20.0  # somebody waits for an answer, or for the reason why th
 
 
 class Store:
-    """Open from `open()` to `close()`. `agent` is the door to its MessageBox."""
+    """Open from `open()` to `close()`. `agent` is the door to its MessageBox, `actor` for whom the process acts."""
 
     def __init__(self, settings: Settings) -> None:
         self._server = None if settings.database else EmbeddedServer(settings.home)
         self._given = settings.database
-        self._actor = Actor(storable(settings.person or _operating_system_user()), storable(settings.reason))
+        self.actor = Actor(storable(settings.person or _operating_system_user()), storable(settings.reason))
 
     def open(self, *, any_version: bool = False, patience: float = START_SECONDS) -> Agent:
         """Refuses a MessageBox of an older or newer Crossdock, except to who takes `any_version` and migrates it.
@@ -32,7 +32,7 @@ class Store:
         `patience`: how long the embedded server may take to start, in seconds.
         """
         database = self._server.acquire(patience) if self._server else self._given
-        self.agent = Agent(database, actor=self._actor)
+        self.agent = Agent(database, actor=self.actor)
         try:
             if not self._server:
                 # It is not ours, and may be away, refuse us, or be of another version: say so before anything starts.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from pathlib import Path
 from statistics import median
@@ -32,7 +32,7 @@ from crossdock.subscription.text import parse_filter
 _BATCH = 2_500
 _CHUNK = 40  # batches that are published before they are delivered
 _ASKED = 15
-_HOST = "Bench"
+HOST = "Bench"
 _WANTED = ("EXISTS(OrderId)", "Amount >= 0", "Region IN ('EU', 'US', 'NO')")
 _PROPERTIES = {"OrderId": PropertyType.TEXT, "Region": PropertyType.TEXT, "Amount": PropertyType.DECIMAL}
 
@@ -45,8 +45,8 @@ def bench_questions(*, messages: int, subscriptions: int, database: str, progres
         tempfile.TemporaryDirectory(prefix="crossdock-bench-") as home,
         fresh_messagebox(database, Path(home)) as agent,
     ):
-        agent.subscriptions.deploy(_deployment(subscriptions))
-        asked = _fill(agent, messages, progress)
+        agent.subscriptions.deploy(deployment(subscriptions))
+        asked = fill(agent, messages, progress)
         service = Administration(agent, text_limit=256)
         questions: dict[str, Callable[[str, str], object]] = {
             "explain": lambda id_, _: service.explain(id_),
@@ -69,9 +69,9 @@ def _milliseconds(ask: Callable[[str, str], object], id_: str, order: str) -> fl
     return (time.perf_counter() - began) * 1000
 
 
-def _fill(agent: Agent, messages: int, progress: Progress) -> list[tuple[str, str]]:
+def fill(agent: Agent, messages: int, progress: Progress) -> list[tuple[str, str]]:
     """Publish and deliver; gives (short id, order) of messages from everywhere, the last of which are still queued."""
-    host = agent.configuration.hosts()[_HOST]
+    host = agent.configuration.hosts()[HOST]
     asked, every = [], max(1, messages // _ASKED)
     for begin in range(0, messages, _BATCH * _CHUNK):
         numbers = range(begin, min(messages, begin + _BATCH * _CHUNK))
@@ -99,14 +99,14 @@ def _deliver(agent: Agent, host: int) -> None:
         job.run_once()
 
 
-def _deployment(subscriptions: int) -> Deployment:
+def deployment(subscriptions: int, more: Sequence[str] = ()) -> Deployment:
     registry = PropertyRegistry(_PROPERTIES)
     others = [f"OrderId = 'none' AND Amount = {n}" for n in range(subscriptions - len(_WANTED))]
     ports = [
-        DeployedPort(f"Port{n}", _HOST, 5, parse_filter(registry, text), {"name": f"Port{n}"})
-        for n, text in enumerate([*_WANTED, *others])
+        DeployedPort(f"Port{n}", HOST, 5, parse_filter(registry, text), {"name": f"Port{n}"})
+        for n, text in enumerate([*_WANTED, *others, *more])
     ]
-    return Deployment("bench", _PROPERTIES, [], ports)
+    return Deployment("questions", _PROPERTIES, [], ports)
 
 
 def _message(agent: Agent, number: int) -> Message:

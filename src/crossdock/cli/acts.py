@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from crossdock.cli.asked import Token, Url, asked
 from crossdock.cli.options import (
     Database,
     Home,
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from crossdock.administration.service import StateVerb
-    from crossdock.settings import Settings
+    from crossdock.cli.asked import Asked
 
 acts = typer.Typer()
 
@@ -43,15 +44,16 @@ def cancel(
     ids: InstanceIds,
     home: Home = None,
     database: Database = None,
+    url: Url = None,
+    token: Token = None,
     person: Person = None,
     reason: Reason = None,
     output: Output = Format.TABLE,
 ) -> None:
     """Let instances of orchestrations undo what they have done, by their compensations, and end."""
-    from crossdock.administration.service import opened
     from crossdock.cli.output import print_rows
 
-    with opened(settings_of(home=home, database=database, person=person, reason=reason)) as service:
+    with asked(url, token, home=home, database=database, person=person, reason=reason) as service:
         rows = service.cancel(ids)
     print_rows(rows, output, empty="There was nothing to do.")
 
@@ -61,6 +63,8 @@ def start(
     name: PortName,
     home: Home = None,
     database: Database = None,
+    url: Url = None,
+    token: Token = None,
     person: Person = None,
     reason: Reason = None,
     application: WholeApplication = False,
@@ -70,8 +74,8 @@ def start(
 
     Or everything of an application, by its name. If a port has the same name, the port is meant: give --application.
     """
-    settings = settings_of(home=home, database=database, person=person, reason=reason)
-    _change("start", name, settings, output, whole=application)
+    with asked(url, token, home=home, database=database, person=person, reason=reason) as service:
+        _change(service, "start", name, output, whole=application)
 
 
 @acts.command()
@@ -79,6 +83,8 @@ def stop(
     name: PortName,
     home: Home = None,
     database: Database = None,
+    url: Url = None,
+    token: Token = None,
     person: Person = None,
     reason: Reason = None,
     application: WholeApplication = False,
@@ -89,8 +95,8 @@ def stop(
     Running instances of an orchestration go on. The name of an application means all that it has. If a port has the
     same name, the port is meant: give --application.
     """
-    settings = settings_of(home=home, database=database, person=person, reason=reason)
-    _change("stop", name, settings, output, whole=application)
+    with asked(url, token, home=home, database=database, person=person, reason=reason) as service:
+        _change(service, "stop", name, output, whole=application)
 
 
 @acts.command()
@@ -98,6 +104,8 @@ def enlist(
     name: PortName,
     home: Home = None,
     database: Database = None,
+    url: Url = None,
+    token: Token = None,
     person: Person = None,
     reason: Reason = None,
     application: WholeApplication = False,
@@ -107,8 +115,8 @@ def enlist(
 
     Or everything of an application, by its name. If a port has the same name, the port is meant: give --application.
     """
-    settings = settings_of(home=home, database=database, person=person, reason=reason)
-    _change("enlist", name, settings, output, whole=application)
+    with asked(url, token, home=home, database=database, person=person, reason=reason) as service:
+        _change(service, "enlist", name, output, whole=application)
 
 
 @acts.command()
@@ -116,6 +124,8 @@ def unenlist(
     name: PortName,
     home: Home = None,
     database: Database = None,
+    url: Url = None,
+    token: Token = None,
     person: Person = None,
     reason: Reason = None,
     application: WholeApplication = False,
@@ -126,8 +136,8 @@ def unenlist(
     Running instances of an orchestration go on. The name of an application means all that it has. If a port has the
     same name, the port is meant: give --application.
     """
-    settings = settings_of(home=home, database=database, person=person, reason=reason)
-    _change("unenlist", name, settings, output, whole=application)
+    with asked(url, token, home=home, database=database, person=person, reason=reason) as service:
+        _change(service, "unenlist", name, output, whole=application)
 
 
 @acts.command()
@@ -135,6 +145,8 @@ def enable(
     name: LocationName,
     home: Home = None,
     database: Database = None,
+    url: Url = None,
+    token: Token = None,
     person: Person = None,
     reason: Reason = None,
     application: WholeApplication = False,
@@ -145,8 +157,8 @@ def enable(
     Or all locations of an application, by its name. If a location has the same name, the location is meant: give
     --application.
     """
-    settings = settings_of(home=home, database=database, person=person, reason=reason)
-    _enable(name, settings, output, enabled=True, whole=application)
+    with asked(url, token, home=home, database=database, person=person, reason=reason) as service:
+        _enable(service, name, output, enabled=True, whole=application)
 
 
 @acts.command()
@@ -154,6 +166,8 @@ def disable(
     name: LocationName,
     home: Home = None,
     database: Database = None,
+    url: Url = None,
+    token: Token = None,
     person: Person = None,
     reason: Reason = None,
     application: WholeApplication = False,
@@ -164,8 +178,8 @@ def disable(
     Or all locations of an application, by its name. If a location has the same name, the location is meant: give
     --application.
     """
-    settings = settings_of(home=home, database=database, person=person, reason=reason)
-    _enable(name, settings, output, enabled=False, whole=application)
+    with asked(url, token, home=home, database=database, person=person, reason=reason) as service:
+        _enable(service, name, output, enabled=False, whole=application)
 
 
 @acts.command()
@@ -206,36 +220,27 @@ def revoke(
     typer.echo(f"{user!r} no longer has the right {right}{'' if application is None else f' for {application!r}'}.")
 
 
-def _change(verb: StateVerb, name: str, settings: Settings, output: Format, *, whole: bool) -> None:
+def _change(service: Asked, verb: StateVerb, name: str, output: Format, *, whole: bool) -> None:
     """Change the state of a send port, a group, an orchestration or an application, and print each change."""
-    from crossdock.administration.service import opened
     from crossdock.cli.output import Row, print_rows
 
-    with opened(settings) as service:
-        if whole or service.means_application(name, receiving=False):
-            rows: Sequence[Row] = service.change_application(verb, name)
-        else:
-            verbs = {
-                "start": service.start,
-                "stop": service.stop,
-                "enlist": service.enlist,
-                "unenlist": service.unenlist,
-            }
-            rows = [verbs[verb](name)]
+    if whole or service.means_application(name, receiving=False):
+        rows: Sequence[Row] = service.change_application(verb, name)
+    else:
+        verbs = {"start": service.start, "stop": service.stop, "enlist": service.enlist, "unenlist": service.unenlist}
+        rows = [verbs[verb](name)]
     print_rows(rows, output, empty=f"Application {name!r} has no port, group or orchestration.")
 
 
-def _enable(name: str, settings: Settings, output: Format, *, enabled: bool, whole: bool) -> None:
-    from crossdock.administration.service import opened
+def _enable(service: Asked, name: str, output: Format, *, enabled: bool, whole: bool) -> None:
     from crossdock.cli.output import print_rows
 
     state, other = ("enabled", "disabled") if enabled else ("disabled", "enabled")
-    with opened(settings) as service:
-        if whole or service.means_application(name, receiving=True):
-            rows = service.enable_application(name, enabled=enabled)
-            print_rows(rows, output, empty=f"Application {name!r} has no receive location.")
-            return
-        changed = service.enable(name) if enabled else service.disable(name)
+    if whole or service.means_application(name, receiving=True):
+        rows = service.enable_application(name, enabled=enabled)
+        print_rows(rows, output, empty=f"Application {name!r} has no receive location.")
+        return
+    changed = service.enable(name) if enabled else service.disable(name)
     if output is Format.TABLE:
         typer.echo(f"Receive location {name!r} is {'now' if changed else 'already'} {state}.")
     else:

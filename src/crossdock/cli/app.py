@@ -11,8 +11,10 @@ import typer
 
 from crossdock.cli import deployment, messages, running
 from crossdock.cli.acts import acts
+from crossdock.cli.asked import Asked, Token, Url, asked
 from crossdock.cli.bench import bench
 from crossdock.cli.completion import names_of, one_of
+from crossdock.cli.console import console
 from crossdock.cli.options import (
     ApplicationFile,
     Database,
@@ -27,6 +29,7 @@ from crossdock.cli.options import (
 )
 from crossdock.cli.output import Format
 from crossdock.cli.suspended import suspended
+from crossdock.cli.tokens import tokens
 from crossdock.cli.watching import Watch, WatchedCommand, shown, top
 
 app = typer.Typer(
@@ -66,6 +69,8 @@ app.command()(deployment.undeploy)
 app.command()(deployment.schema)
 app.command()(running.pipeline)
 app.command()(running.host)
+app.command()(console)
+app.add_typer(tokens, name="token")
 
 
 @app.command(cls=WatchedCommand)
@@ -112,38 +117,41 @@ def get(
     watch: Watch = None,
     home: Home = None,
     database: Database = None,
+    url: Url = None,
+    token: Token = None,
     output: ListOutput = Format.TABLE,
 ) -> None:
     """List applications, send ports, groups, receive locations, orchestrations, their instances, subscriptions,
     suspended messages, messages (the newest first), what waits for its next attempt, hosts, access (who may do what),
     or the audit (who did what).
     """
-    from crossdock.administration.service import Administration, Selection, opened
+    from crossdock.administration.service import Selection
     from crossdock.cli import output as show
     from crossdock.cli import show_instances
     from crossdock.cli.lists import columns_of_list, print_list
     from crossdock.errors import UsageError
 
     chosen = Selection((), port, code, type_, where, since, everything=True)
-    lists: dict[str, Callable[[Administration], Sequence[Any]]] = {
-        "applications": Administration.applications,
-        "ports": Administration.ports,
-        "groups": Administration.groups,
-        "locations": Administration.locations,
-        "orchestrations": Administration.orchestrations,
-        "instances": partial(Administration.instances, state=state, where=where),
-        "subscriptions": Administration.subscriptions,
-        "suspended": partial(Administration.suspended, selection=chosen, limit=limit + 1, after=after),
-        "waiting": partial(Administration.waiting, port=port, limit=limit),
-        "hosts": Administration.hosts,
-        "access": Administration.access,
-        "audit": partial(Administration.audit, since=since, person=person, action=action, limit=limit),
+    lists: dict[str, Callable[[Asked], Sequence[Any]]] = {
+        "applications": lambda service: service.applications(),
+        "ports": lambda service: service.ports(),
+        "groups": lambda service: service.groups(),
+        "locations": lambda service: service.locations(),
+        "orchestrations": lambda service: service.orchestrations(),
+        "instances": lambda service: service.instances(state=state, where=where),
+        "subscriptions": lambda service: service.subscriptions(),
+        "suspended": lambda service: service.suspended(selection=chosen, limit=limit + 1, after=after),
+        "waiting": lambda service: service.waiting(port=port, limit=limit),
+        "hosts": lambda service: service.hosts(),
+        "access": lambda service: service.access(),
+        "audit": lambda service: service.audit(since=since, person=person, action=action, limit=limit),
     }
     if what == "messages":
         window: dict[str, Any] = {"until": until, "type_": type_, "port": port, "before": before, "personal": personal}
         _refuse_options(what, {"code": code, "by": by, "person": person, "action": action})
         window |= {"since": since, "state": state, "where": where, "limit": limit}
-        messages.get_messages(home, database, output, watch, **window)
+        with asked(url, token, home=home, database=database) as service:
+            messages.get_messages(service, output, watch, **window)
         return
     if what not in lists:
         raise UsageError(f"There is nothing called {what!r} to list. Choose one of: {', '.join(lists)}, messages.")
@@ -166,7 +174,7 @@ def get(
         page = rows[:limit] if what == "suspended" else rows  # one more is read, to know whether there are more
         print_list(page, output, partial(print_these, rows, output), columns, watched=watch is not None)
 
-    with opened(settings_of(home=home, database=database)) as service:
+    with asked(url, token, home=home, database=database) as service:
         look = partial(lists[what], service) if by is None else partial(service.suspended_groups, by)
         shown(look, print_all, output, watch)
 

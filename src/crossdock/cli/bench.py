@@ -182,3 +182,22 @@ def bench_questions(
     with stages() as progress:
         figures = measure(messages=messages, subscriptions=subscriptions, database=database, progress=progress)
     print_figures(figures, output)
+
+
+@bench.command("console")
+def bench_console(
+    messages: Annotated[int, typer.Option(min=2_500, help="How many messages are tracked.")] = 1_000_000,
+    suspended: Annotated[int, typer.Option(min=1, help="How many are suspended.")] = 100_000,
+    ports: Annotated[int, typer.Option(min=3, help="How many send ports.")] = 10_000,
+    instances: Annotated[int, typer.Option(min=1, help="How many instances of orchestrations.")] = 100_000,
+    database: EmptyDatabase = "",
+    output: Output = Format.TABLE,
+) -> None:
+    """Ask for every page of the console over a MessageBox that is full."""
+    from crossdock.bench.console import bench_console as measure
+    from crossdock.cli.output import print_figures, stages
+
+    size = {"messages": messages, "suspended": suspended, "ports": ports, "instances": instances}
+    with stages() as progress:
+        figures = measure(**size, database=database, progress=progress)
+    print_figures(figures, output)

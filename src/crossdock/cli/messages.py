@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from crossdock.cli.asked import Asked, Token, Url, asked
 from crossdock.cli.options import Database, Home, Output, Person, Reason, settings_of
 from crossdock.cli.output import Format
 from crossdock.cli.watching import shown
@@ -25,23 +25,30 @@ def explain(
     now: Annotated[bool, typer.Option("--now", help="By the filters of now, not of when it was published.")] = False,
     home: Home = None,
     database: Database = None,
+    url: Url = None,
+    token: Token = None,
     output: Output = Format.TABLE,
 ) -> None:
     """Say who got a message and where each copy is, who did not and which predicate failed, and the nearest misses."""
-    from crossdock.administration.service import opened
     from crossdock.cli.show_message import print_explanation
 
-    with opened(settings_of(home=home, database=database)) as service:
+    with asked(url, token, home=home, database=database) as service:
         explained = service.explain(id_, subscription=subscription, now=now)
     print_explanation(explained, output, in_full=subscription is not None)
 
 
-def trace(id_: MessageId, home: Home = None, database: Database = None, output: Output = Format.TABLE) -> None:
+def trace(
+    id_: MessageId,
+    home: Home = None,
+    database: Database = None,
+    url: Url = None,
+    token: Token = None,
+    output: Output = Format.TABLE,
+) -> None:
     """Show the journey of a message as a tree: each delivery with its attempts, answers, instances, what they sent."""
-    from crossdock.administration.service import opened
     from crossdock.cli.show_message import print_trace
 
-    with opened(settings_of(home=home, database=database)) as service:
+    with asked(url, token, home=home, database=database) as service:
         traced = service.trace(id_)
     print_trace(traced, output)
 
@@ -52,17 +59,19 @@ def describe(
     ],
     home: Home = None,
     database: Database = None,
+    url: Url = None,
+    token: Token = None,
     output: Output = Format.TABLE,
 ) -> None:
     """Show one message in full: its properties, its parts and its copies. Personal values are masked.
 
     Or one instance of an orchestration: every step with its source lines, and its messages.
     """
-    from crossdock.administration.service import DescribedMessage, opened
+    from crossdock.administration.service import DescribedMessage
     from crossdock.cli.show_instances import print_instance
     from crossdock.cli.show_message import print_message
 
-    with opened(settings_of(home=home, database=database)) as service:
+    with asked(url, token, home=home, database=database) as service:
         described = service.describe(id_)
     if isinstance(described, DescribedMessage):
         print_message(described, output)
@@ -93,11 +102,9 @@ def erase(
         typer.echo("Nothing is erased yet. To erase them, add: --yes", err=True)
 
 
-def get_messages(
-    home: Path | None, database: str | None, output: Format, watch: float | None, **asked: str | int | bool | None
-) -> None:
+def get_messages(service: Asked, output: Format, watch: float | None, **wanted: str | int | bool | None) -> None:
     """Print a page of messages, the newest first. How to go on is said on standard error."""
-    from crossdock.administration.service import MessagePage, opened
+    from crossdock.administration.service import MessagePage
     from crossdock.cli.lists import columns_of_list, print_list
     from crossdock.cli.show_message import print_messages
 
@@ -105,5 +112,4 @@ def get_messages(
         show = partial(print_messages, page, output)
         print_list(page.messages, output, show, columns_of_list("messages"), watched=watch is not None)
 
-    with opened(settings_of(home=home, database=database)) as service:
-        shown(partial(service.messages, **asked), print_page, output, watch)
+    shown(partial(service.messages, **wanted), print_page, output, watch)

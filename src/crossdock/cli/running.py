@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from crossdock.cli.completion import names_of
+from crossdock.cli.console import DEFAULT, Listen, console_beside
 from crossdock.cli.logs import LogFormat, LogFormatOption, LogLevel, LogLevelOption, Logs
 from crossdock.cli.options import (
     ApplicationFile,
@@ -23,6 +25,9 @@ from crossdock.cli.options import (
 )
 from crossdock.cli.output import Format
 
+if TYPE_CHECKING:
+    from crossdock.administration.running import Applied
+
 
 def run(
     application: ApplicationFile,
@@ -34,6 +39,8 @@ def run(
     person: Person = None,
     reason: Reason = None,
     metrics: Metrics = None,
+    console: Annotated[bool, typer.Option("--console", help="Serve the web console too, at --listen.")] = False,
+    listen: Listen = DEFAULT,
     log_level: LogLevelOption = LogLevel.WARNING,
     log_format: LogFormatOption = LogFormat.TEXT,
     output: Output = Format.TABLE,
@@ -50,9 +57,15 @@ def run(
         home=home, database=database, master=master, spark_ui=spark_ui, person=person, reason=reason, metrics=metrics
     )
     found = loaded(application, settings)
-    with progress(Logs(log_level, log_format)) as show:
+    with ExitStack() as stack, progress(Logs(log_level, log_format)) as show:
+
+        def deployed(applied: Applied) -> None:
+            show.deployed(applied)
+            if console:  # not before: there may have been no MessageBox
+                stack.enter_context(console_beside(listen, home, database))
+
         summary = run_application(
-            found, settings, until_idle=until_idle, stop=stop_on_signals(), progress=show, deployed=show.deployed
+            found, settings, until_idle=until_idle, stop=stop_on_signals(), progress=show, deployed=deployed
         )
     print_summary(summary, output, box_options(home, database))
     if until_idle and not summary.all_delivered:

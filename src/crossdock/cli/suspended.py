@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from crossdock.cli.asked import Asked, Chosen, Token, Url, asked
 from crossdock.cli.options import (
     AnyIds,
     Code,
@@ -32,8 +34,7 @@ from crossdock.cli.options import (
 from crossdock.cli.output import Format
 
 if TYPE_CHECKING:
-    from crossdock.administration.service import Administration, Chosen, Outcome, Selection
-    from crossdock.settings import Settings
+    from crossdock.administration.service import Outcome, Selection
 
 suspended = typer.Typer()
 
@@ -56,6 +57,8 @@ def resume(
     rate: Rate = None,
     home: Home = None,
     database: Database = None,
+    url: Url = None,
+    token: Token = None,
     person: Person = None,
     reason: Reason = None,
     output: Output = Format.TABLE,
@@ -65,9 +68,9 @@ def resume(
     Or let suspended instances go on, with the code that is deployed now if that replays their history. The exit code is
     3 if anything is left suspended. Ctrl-C finishes the batch in hand and says what is done.
     """
-    settings = settings_of(home=home, database=database, person=person, reason=reason)
     selection = _selection(ids, port, code, type_, where, since, everything=everything)
-    _deal("resume", settings, selection, yes=yes, rate=rate, output=output)
+    service = asked(url, token, home=home, database=database, person=person, reason=reason)
+    _deal("resume", service, selection, yes=yes, rate=rate, output=output)
 
 
 @suspended.command()
@@ -83,6 +86,8 @@ def terminate(
     rate: Rate = None,
     home: Home = None,
     database: Database = None,
+    url: Url = None,
+    token: Token = None,
     person: Person = None,
     reason: Reason = None,
     output: Output = Format.TABLE,
@@ -92,9 +97,9 @@ def terminate(
     No code of an instance is run; `crossdock cancel` lets it undo what it has done. Ctrl-C finishes the batch in hand
     and says what is done.
     """
-    settings = settings_of(home=home, database=database, person=person, reason=reason)
     selection = _selection(ids, port, code, type_, where, since, everything=everything)
-    _deal("terminate", settings, selection, yes=yes, rate=rate, output=output)
+    service = asked(url, token, home=home, database=database, person=person, reason=reason)
+    _deal("terminate", service, selection, yes=yes, rate=rate, output=output)
 
 
 @suspended.command()
@@ -211,7 +216,7 @@ def _selection(
 
 def _deal(
     action: Literal["resume", "terminate"],
-    settings: Settings,
+    asking: AbstractContextManager[Asked],
     selection: Selection,
     *,
     yes: bool,
@@ -219,13 +224,12 @@ def _deal(
     output: Format,
 ) -> None:
     """Say what will be done, ask where it was not named one by one, do it, and say what became of each."""
-    from crossdock.administration.service import opened
     from crossdock.cli.output import print_outcomes, stages
 
     outcomes: list[Outcome] = []
-    with opened(settings) as service:
-        chosen = service.choose(action, selection)
-        total = len(chosen.deliveries) + len(chosen.instances)
+    with asking as service:
+        chosen: Chosen = service.choose(action, selection)
+        total = chosen.total
         if not selection.ids:
             _announce(action, chosen, output)
             if not yes:
@@ -241,7 +245,7 @@ def _deal(
         raise typer.Exit(3)
 
 
-def _begun(service: Administration, action: str, chosen: Chosen, rate: float | None, stop: Event) -> Iterator[Outcome]:
+def _begun(service: Asked, action: str, chosen: Chosen, rate: float | None, stop: Event) -> Iterator[Outcome]:
     verb = service.resume if action == "resume" else service.terminate
     return verb(chosen, rate=rate, stop=stop)
 
@@ -251,7 +255,7 @@ def _announce(action: str, chosen: Chosen, output: Format) -> None:
     from crossdock.cli.output import brief, console, table_of
 
     err = console(stderr=True)
-    count = len(chosen.deliveries)
+    count = chosen.total
     err.print(f"This will {action} {count:,} suspended deliver{'y' if count == 1 else 'ies'}.", highlight=False)
     if output is Format.TABLE:
         err.print(table_of([brief(row) for row in chosen.rows(_SAMPLE)]))

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Set
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 import psycopg
 from psycopg import sql
 
-from crossdock.errors import UnavailableError, UsageError
+from crossdock.errors import NotAllowedError, UnavailableError, UsageError
 from crossdock.messagebox.audit import record_act
 from crossdock.messagebox.database import Database
 from crossdock.messagebox.statement import statement
@@ -27,12 +27,14 @@ _FOR_ALL = ("viewer", "administrator")
 class Rights:
     """What the database user of a process may do. The owner, and administrators, may do everything.
 
-    `given` are (right, application), where None is all applications.
+    `given` are (right, application), where None is all applications. `person` is for whom the process acts, where that
+    one has a limit of its own.
     """
 
     user: str
     is_owner: bool
     given: Set[tuple[str, str | None]]
+    person: str | None = None
 
     def any(self, what: Right) -> bool:
         """Whether it has the right for any application."""
@@ -41,6 +43,34 @@ class Rights:
     def allow(self, what: Right, application: str | None) -> bool:
         """Whether it has the right for this application."""
         return self.is_owner or (what, None) in self.given or (what, application) in self.given
+
+    def within(self, limit: Set[str], person: str) -> Rights:
+        """Those of these rights that a person has who is limited so."""
+        if "administrator" in limit:
+            return Rights(self.user, self.is_owner, self.given, person)
+        asked = {_spelled(each) for each in limit}
+        if self.is_owner:
+            return Rights(self.user, False, frozenset(asked), person)
+        both = {(what, where) for what, where in self.given if {(what, where), (what, None)} & asked}
+        both |= {(what, where) for what, where in asked if self.allow(cast(Right, what), where)}
+        return Rights(self.user, False, frozenset(both), person)
+
+    def refusal(self, action: str, needs: Right) -> NotAllowedError:
+        """What to say to somebody who lacks a right."""
+        if self.person is not None:
+            return NotAllowedError(
+                f"{self.person!r} may not {action}: that takes the right {needs}. "
+                "Ask an administrator of the console for it."
+            )
+        return NotAllowedError(
+            f"Your database user {self.user!r} may not {action}: that takes the right {needs}. "
+            f"An administrator gives it with: crossdock grant {needs} {self.user}"
+        )
+
+
+def _spelled(right: str) -> tuple[str, str | None]:
+    what, _, application = right.partition(":")
+    return what, application or None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +89,16 @@ class Access:
         self._database = database
 
     def rights(self) -> Rights:
-        """Of the user of this process."""
+        """Of the user of this process, within the limit of whoever it acts for."""
         rows = self._database.rows("read_rights")
         given = frozenset((what, application) for _, _, what, application in rows if what is not None)
-        return Rights(rows[0][0], rows[0][1], given)
+        own, actor = Rights(rows[0][0], rows[0][1], given), self._database.actor
+        return own if actor.limit is None else own.within(actor.limit, actor.person)
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether whoever acts has a limit of its own, and may not do everything."""
+        return not self._database.actor.is_administrator
 
     def list(self) -> list[GivenRight]:
         """Who was given what."""

@@ -27,6 +27,7 @@ from crossdock.messagebox.box import Box
 from crossdock.messagebox.caching import EpochWatch
 from crossdock.messagebox.cleanup import Cleanup
 from crossdock.messagebox.configuration import Configuration
+from crossdock.messagebox.console import Console
 from crossdock.messagebox.database import Actor, Database
 from crossdock.messagebox.host_functions import host_statement
 from crossdock.messagebox.instances import Instances
@@ -34,6 +35,7 @@ from crossdock.messagebox.ledger import Ledger
 from crossdock.messagebox.load import load_filters, load_router
 from crossdock.messagebox.messages import Messages
 from crossdock.messagebox.outage import Outage
+from crossdock.messagebox.paged import Paged
 from crossdock.messagebox.publish import SUBSCRIPTION_LOCK, notify, publish
 from crossdock.messagebox.pulse import Pulse
 from crossdock.messagebox.queues import Queues
@@ -90,6 +92,8 @@ class Agent:
         self.audit = Audit(self._database)
         self.access = Access(self._database)
         self.samples = Samples(self._database)
+        self.paged = Paged(self._database)
+        self.console = Console(self._database)
 
     def acting_for(self, actor: Actor) -> Agent:
         """The same agent, with the same connections, acting for somebody else. Close the first one only."""
@@ -181,6 +185,7 @@ class Agent:
 
         Nobody changes subscriptions meanwhile.
         """
+        self._database.refuse_limited("publish")
         by_copy = self._database.may_copy
         with self._subscriptions_held_still() as connection:
             router = self._load(connection)
@@ -193,6 +198,7 @@ class Agent:
 
     def route_again(self, ids: Sequence[UUID]) -> dict[UUID, bool]:
         """Route unrouted and discarded messages again; for each of these, whether somebody wants it now."""
+        self._database.refuse_limited("publish")
         with self._subscriptions_held_still() as connection:
             routed, hosts = reroute(connection, self._load(connection), ids, self.messages.on)
         self.queues.notify(hosts)

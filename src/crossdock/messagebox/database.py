@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -14,7 +15,7 @@ import psycopg
 from psycopg.rows import kwargs_row
 from psycopg_pool import ConnectionPool
 
-from crossdock.errors import UnavailableError
+from crossdock.errors import NotAllowedError, UnavailableError
 from crossdock.messagebox.conninfo import checked
 from crossdock.messagebox.history import History
 from crossdock.messagebox.host_functions import host_statement
@@ -55,10 +56,25 @@ _Row = TypeVar("_Row")
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """For whom a process acts, and why: what the audit says of its acts."""
+    """For whom a process acts, and why: what the audit says of its acts.
+
+    `limit` are the rights that the person has at most, as `operator`, or `operator:Shop` for one application. None: all
+    that the database user has. The connection carries it, and the functions of the MessageBox keep it.
+    """
 
     person: str = ""
     reason: str = ""
+    limit: frozenset[str] | None = None
+
+    @property
+    def is_administrator(self) -> bool:
+        """Whether it has no limit of its own."""
+        return self.limit is None or "administrator" in self.limit
+
+    def settings(self) -> Mapping[str, str]:
+        """As a connection carries it."""
+        limit = "" if self.limit is None else json.dumps(sorted(self.limit))
+        return {"crossdock.person": self.person, "crossdock.reason": self.reason, "crossdock.limit": limit}
 
 
 _NOBODY = Actor()
@@ -89,6 +105,16 @@ class Database:
         other = copy(self)
         other._actor = actor
         return other
+
+    @property
+    def actor(self) -> Actor:
+        """For whom it acts."""
+        return self._actor
+
+    def refuse_limited(self, action: str) -> None:
+        """NotAllowedError for a person who is no administrator, whatever the database user may do."""
+        if not self._actor.is_administrator:
+            raise NotAllowedError(f"{self._actor.person!r} may not {action}: that takes the right administrator.")
 
     def close(self) -> None:
         self._pool.close()
@@ -151,7 +177,7 @@ class Database:
         with translated(), pool.connection() as connection:
             try:
                 if connection.actor != self._actor:
-                    _set(connection, {"crossdock.person": self._actor.person, "crossdock.reason": self._actor.reason})
+                    _set(connection, self._actor.settings())
                     connection.actor = self._actor
                 yield connection
             except psycopg.errors.ReadOnlySqlTransaction:

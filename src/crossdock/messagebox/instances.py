@@ -74,7 +74,7 @@ class Instances:
     def list(self, *, ids: Sequence[UUID] | None = None, limit: int | None = None) -> list[InstanceRow]:
         """The oldest first."""
         parameters = {"id": None if ids is None else list(ids), "limit": limit}
-        return self._database.listed("list_instances", _instance_row, parameters)
+        return self._database.listed("list_instances", instance_row, parameters)
 
     def versions(self, orchestration: str) -> dict[str, int]:
         """How many instances of an orchestration live on which version of its code."""
@@ -111,6 +111,7 @@ class Instances:
 
         What they were given and did not take is suspended. A step that is being done is finished first.
         """
+        self._database.refuse_limited("terminate instances")
         with self._queues.services_held_still() as connection:
             found = end_instances(connection, ids)
             acts = [
@@ -136,7 +137,7 @@ def _stored(
     return StoredInstance(id_, service, version, activation, step, state, code, subscribed, records, parked, messages)
 
 
-def _instance_row(*, context: str | None, correlated: Sequence[Any] | None, **columns: Any) -> InstanceRow:
+def instance_row(*, context: str | None, correlated: Sequence[Any] | None, **columns: Any) -> InstanceRow:
     promoted = {}
     with suppress(ContextError):
         promoted = {} if context is None else dict(Context.from_json(context).promoted)

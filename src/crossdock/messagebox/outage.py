@@ -52,6 +52,13 @@ def outage(error: psycopg.Error) -> OutageError | None:
     return None if kind is None else OutageError(kind, one_line(error))
 
 
+def unusable(error: Exception) -> str | None:
+    """What is wrong with a value that somebody gave, if PostgreSQL cannot hold it: a NUL, a time out of range."""
+    if isinstance(error, psycopg.DataError):
+        return one_line(error)
+    return "a text is not Unicode" if isinstance(error, UnicodeEncodeError) else None
+
+
 def is_refusal(error: Exception) -> bool:
     """Whether the MessageBox refuses something for good, such as a row that cannot be. The others go on."""
     return isinstance(error, psycopg.DatabaseError)

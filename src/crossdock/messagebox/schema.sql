@@ -1443,13 +1443,23 @@ BEGIN ATOMIC
 END;
 COMMENT ON FUNCTION access_role IS 'the name of the role of people who may do something, for all applications or for one; there may be none of that name';
 
+CREATE FUNCTION within_limit(what text, application_name text) RETURNS boolean LANGUAGE sql STABLE
+BEGIN ATOMIC
+    SELECT person.rights IS NULL
+        OR person.rights ?| ARRAY['administrator', what]
+        OR coalesce(person.rights ? (what || ':' || application_name), false)
+      FROM (SELECT nullif(current_setting('crossdock.limit', true), '')::jsonb AS rights) AS person;
+END;
+COMMENT ON FUNCTION within_limit IS 'whether the person for whom the session acts may do something: the setting crossdock.limit lists its rights, as operator or operator:application; without it there is no limit';
+
 CREATE FUNCTION may_do(what text, application_name text) RETURNS boolean LANGUAGE sql STABLE
 BEGIN ATOMIC
-    SELECT pg_has_role(session_user, (SELECT relowner FROM pg_class WHERE oid = 'box'::regclass), 'MEMBER')
-        OR coalesce(pg_has_role(session_user, to_regrole(access_role(what))::oid, 'MEMBER'), false)
-        OR coalesce(pg_has_role(session_user, to_regrole(access_role(what, application_name))::oid, 'MEMBER'), false);
+    SELECT within_limit(what, application_name)
+       AND (pg_has_role(session_user, (SELECT relowner FROM pg_class WHERE oid = 'box'::regclass), 'MEMBER')
+            OR coalesce(pg_has_role(session_user, to_regrole(access_role(what))::oid, 'MEMBER'), false)
+            OR coalesce(pg_has_role(session_user, to_regrole(access_role(what, application_name))::oid, 'MEMBER'), false));
 END;
-COMMENT ON FUNCTION may_do IS 'whether whoever opened the session may do something to what belongs to an application: as owner, or as member of a role';
+COMMENT ON FUNCTION may_do IS 'whether whoever opened the session may do something to what belongs to an application: as owner, or as member of a role, and within the limit of the person it acts for';
 
 CREATE FUNCTION may_read(message_number uuid) RETURNS boolean LANGUAGE sql STABLE
 BEGIN ATOMIC
@@ -1571,7 +1581,7 @@ DECLARE
             'SELECT (at, transaction, publisher, epoch, message_ids, references_to, subscriptions, exceptions, origins,
                      first_reference, last_reference) ON track_few',
             'SELECT (at, segment, filter) ON track_personal',
-            'EXECUTE ON FUNCTION audit']
+            'EXECUTE ON FUNCTION audit, find_token']
         WHEN 'operator' THEN ARRAY[
             'EXECUTE ON FUNCTION resume_deliveries, terminate_deliveries, resume_stopped, resume_instances, cancel_instances',
             -- What is resumed begins or joins instances of orchestrations.
@@ -1676,3 +1686,28 @@ BEGIN
     RETURN dropped;
 END $$;
 COMMENT ON FUNCTION drop_track_partitions IS 'forget days of the track that are over for so long; gives how many partitions are gone or empty';
+
+CREATE TABLE api_token (
+    name         text        PRIMARY KEY,
+    digest       bytea       NOT NULL UNIQUE,
+    rights       text[]      NOT NULL,
+    created_at   timestamptz NOT NULL DEFAULT clock(),
+    created_by   text        NOT NULL,
+    expires_at   timestamptz,
+    last_used_at timestamptz
+);
+COMMENT ON TABLE api_token IS 'by which programs and people sign in at the console; the token itself is nowhere, only its SHA-256';
+COMMENT ON COLUMN api_token.rights IS 'what its bearer may do at most, as operator or operator:application';
+
+CREATE TABLE api_answer (
+    person   text        NOT NULL,
+    key      text        NOT NULL,
+    request  bytea       NOT NULL,
+    status   smallint,
+    content  bytea,
+    headers  jsonb,
+    at       timestamptz NOT NULL DEFAULT clock(),
+    PRIMARY KEY (person, key)
+);
+CREATE INDEX ON api_answer (at);
+COMMENT ON TABLE api_answer IS 'what the console answered to requests with an Idempotency-Key, for a day; without a status while the request is in progress';

@@ -76,6 +76,7 @@ class Subscriptions:
 
         OutdatedPlanError if the epoch is not the one that it was `planned_at`. The audit calls it `action`.
         """
+        self._database.refuse_limited(action)
         name = deployment.application
 
         def deployed(connection: psycopg.Connection) -> bool:
@@ -97,6 +98,7 @@ class Subscriptions:
         A step of an instance that is being done meanwhile is finished, and what it leaves is ended or kept after it.
         UsageError: it is not deployed, or something is left and `leaving` is to refuse that.
         """
+        self._database.refuse_limited("undeploy")
         done = self._without_deadlock(lambda: self._undeploy(application, leaving))
         for _ in range(_SWEEPS if leaving != "refuse" else 0):
             with self._database.connection() as connection:
@@ -345,7 +347,7 @@ def _refuse_foreign(connection: psycopg.Connection, kind: str, name: str, applic
     row = connection.execute(statement("may_operate"), {"application": application}).fetchone()
     if row is None or not row[0]:
         raise NotAllowedError(
-            f"{kind} {name!r} is of application {application!r}: your database user may not change it. "
+            f"{kind} {name!r} is of application {application!r}: you may not change it. "
             "An administrator allows that with: crossdock grant operator USER --application " + application
         )
 

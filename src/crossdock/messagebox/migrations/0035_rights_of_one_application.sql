@@ -39,7 +39,7 @@ DECLARE
             'SELECT (at, transaction, publisher, epoch, message_ids, references_to, subscriptions, exceptions, origins,
                      first_reference, last_reference) ON track_few',
             'SELECT (at, segment, filter) ON track_personal',
-            'EXECUTE ON FUNCTION audit']
+            'EXECUTE ON FUNCTION audit, find_token']
         WHEN 'operator' THEN ARRAY[
             'EXECUTE ON FUNCTION resume_deliveries, terminate_deliveries, resume_stopped, resume_instances, cancel_instances',
             -- What is resumed begins or joins instances of orchestrations.

@@ -1,0 +1,140 @@
+"""Lists: what is deployed, what runs, who did what, and how the MessageBox is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Annotated, Literal, TypeVar
+
+from fastapi import APIRouter, Query
+
+from crossdock.administration.for_pages import TotalMinutes
+from crossdock.administration.instances import DescribedInstance, Instance
+from crossdock.administration.samples import Sample
+from crossdock.administration.service import (
+    AuditRow,
+    DeployedApplication,
+    GroupOverview,
+    HostOverview,
+    LocationOverview,
+    OrchestrationOverview,
+    PortOverview,
+    SubscriptionOverview,
+    WaitingOverview,
+)
+from crossdock.api.cursors import Cursor, Limit, Page, read_number, read_text, written
+from crossdock.api.gate import Service
+from crossdock.api.problems import ProblemError
+
+routes = APIRouter(tags=["lists"])
+Row = TypeVar("Row")
+
+Text = Annotated[str | None, Query(max_length=4_000)]
+
+
+@routes.get("/applications", operation_id="applications")
+def applications(service: Service) -> Sequence[DeployedApplication]:
+    """Applications that are deployed."""
+    return service.applications()
+
+
+@routes.get("/ports", operation_id="ports")
+def ports(service: Service, limit: Limit = 100, cursor: Cursor = None) -> Page[PortOverview]:
+    """Send ports, by application and name."""
+    return _page("ports", service.ports(), lambda each: f"{each.application}\0{each.name}", limit, cursor)
+
+
+@routes.get("/groups", operation_id="groups")
+def groups(service: Service) -> Sequence[GroupOverview]:
+    """Send port groups."""
+    return service.groups()
+
+
+@routes.get("/locations", operation_id="locations")
+def locations(service: Service, limit: Limit = 100, cursor: Cursor = None) -> Page[LocationOverview]:
+    """Receive locations, by application and name."""
+    return _page("locations", service.locations(), lambda each: f"{each.application}\0{each.name}", limit, cursor)
+
+
+@routes.get("/orchestrations", operation_id="orchestrations")
+def orchestrations(service: Service) -> Sequence[OrchestrationOverview]:
+    """Orchestrations, with how many instances of each there are."""
+    return service.orchestrations()
+
+
+@routes.get("/subscriptions", operation_id="subscriptions")
+def subscriptions(service: Service, limit: Limit = 100, cursor: Cursor = None) -> Page[SubscriptionOverview]:
+    """Subscriptions of ports, of orchestrations and of running instances."""
+    return _page("subscriptions", service.subscriptions(), lambda each: f"{each.name}\0{each.id:020}", limit, cursor)
+
+
+@routes.get("/hosts", operation_id="hosts")
+def hosts(service: Service) -> Sequence[HostOverview]:
+    """Hosts, with their living instances."""
+    return service.hosts()
+
+
+@routes.get("/waiting", operation_id="waiting")
+def waiting(service: Service, port: Text = None, limit: Limit = 100) -> Sequence[WaitingOverview]:
+    """What waits for its next attempt: why, which attempt, and when it is due."""
+    return service.waiting(port=port, limit=limit)
+
+
+@routes.get("/instances", operation_id="instances")
+def instances(
+    service: Service,
+    state: Annotated[Literal["running", "suspended", "cancelling"] | None, Query()] = None,
+    where: Text = None,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> Page[Instance]:
+    """Instances of orchestrations, the oldest first."""
+    after = read_text("instances", cursor)
+    page = service.instance_page(state=state, where=where, limit=limit, after=after)
+    return Page(items=page.instances, next=written("instances", page.after))
+
+
+@routes.get("/instances/{id}", operation_id="instance")
+def instance(service: Service, id: str) -> DescribedInstance:  # noqa: A002 - the name in the path
+    """One instance in full: every step, what it waits for, and its messages."""
+    described = service.describe(id)
+    if not isinstance(described, DescribedInstance):
+        raise ProblemError(404, "not-found", f"{id} is a message, not an instance.")
+    return described
+
+
+@routes.get("/audit", operation_id="audit")
+def audit(
+    service: Service,
+    since: Text = None,
+    person: Text = None,
+    action: Text = None,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> Page[AuditRow]:
+    """Who did what, the newest first."""
+    before = read_number("audit", cursor)
+    rows = service.audit(since=since, person=person, action=action, limit=limit, before=before)
+    return Page(items=rows, next=written("audit", rows[-1].number if len(rows) == limit else None))
+
+
+@routes.get("/sample", operation_id="sample")
+def sample(service: Service) -> Sample:
+    """How the MessageBox was a few seconds ago. It costs the same however much is in it."""
+    return service.sample()
+
+
+@routes.get("/minutes", operation_id="minutes")
+def minutes(
+    service: Service,
+    hours: Annotated[int, Query(ge=1, le=24 * 31)] = 24,
+    step: Annotated[int, Query(ge=1, le=24 * 60, description="In minutes.")] = 1,
+) -> Sequence[TotalMinutes]:
+    """What went through the whole MessageBox, in steps of minutes. A step in which nothing happened is missing."""
+    return service.total_minutes(timedelta(hours=hours), timedelta(minutes=step))
+
+
+def _page(name: str, rows: Sequence[Row], key: Callable[[Row], str], limit: int, cursor: str | None) -> Page[Row]:
+    after = read_text(name, cursor)
+    found = sorted((row for row in rows if after is None or key(row) > after), key=key)
+    return Page(items=found[:limit], next=written(name, key(found[limit - 1]) if len(found) > limit else None))

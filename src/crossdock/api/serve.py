@@ -1,0 +1,97 @@
+"""A console process: listens, says where, and answers until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import socket
+from collections.abc import Callable
+from dataclasses import replace
+from threading import Event, Thread
+
+import uvicorn
+from fastapi import FastAPI
+
+from crossdock.administration.open_box import OpenBox
+from crossdock.api.app import create_app
+from crossdock.api.options import AccessOptions
+from crossdock.errors import UnavailableError
+from crossdock.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+_GRACE_SECONDS = 2
+_MOST_CONNECTIONS = 1_000
+_LOOK_SECONDS = 0.2
+
+
+def serve(
+    settings: Settings,
+    access: AccessOptions,
+    *,
+    install: Callable[[FastAPI], None],
+    announce: Callable[[str], None],
+    stop: Event,
+) -> None:
+    """Serve a MessageBox until `stop` is set. `install` adds pages; `announce` is given the address to open.
+
+    On loopback the address has a token that signs in once. Raises UsageError where there is no MessageBox, or people
+    could come in without signing in, and UnavailableError if the address cannot be listened at.
+    """
+    access.check()
+    with _listening(access) as listening:
+        port = int(listening.getsockname()[1])
+        token = secrets.token_urlsafe(32) if access.is_loopback else None
+        access = replace(access, port=port, one_time_token=token)
+        box = OpenBox(settings)
+        app = create_app(settings, access, box)
+        install(app)
+        box.open()  # here, where somebody hears why it cannot be
+        _run(app, listening, stop, lambda: announce(_address(access)))
+
+
+def _run(app: FastAPI, listening: socket.socket, stop: Event, started: Callable[[], None]) -> None:
+    """In a thread of its own: the main thread has the signals."""
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,  # whoever asks is who connects; a listed proxy names people by a header of its own
+        timeout_graceful_shutdown=_GRACE_SECONDS,
+        limit_concurrency=_MOST_CONNECTIONS,
+    )
+    server = uvicorn.Server(config)
+    thread = Thread(target=lambda: asyncio.run(server.serve(sockets=[listening])), name="console", daemon=True)
+    thread.start()
+    told = False
+    while thread.is_alive() and not stop.wait(_LOOK_SECONDS):
+        if server.started and not told:
+            told = True
+            started()
+    server.should_exit = True
+    thread.join()
+
+
+def _listening(access: AccessOptions) -> socket.socket:
+    family = socket.AF_INET6 if ":" in access.host else socket.AF_INET
+    made = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind((access.host, access.port))
+    except OSError as error:
+        made.close()
+        raise UnavailableError(
+            f"The console cannot listen at {access.host}:{access.port}: {error.strerror or error}. "
+            "Give another --listen HOST:PORT."
+        ) from error
+    if not access.is_loopback:
+        logger.warning("The console is open to the network without encryption: let a proxy with TLS stand before it")
+    return made
+
+
+def _address(access: AccessOptions) -> str:
+    host = f"[{access.host}]" if ":" in access.host else access.host
+    token = "" if access.one_time_token is None else f"?token={access.one_time_token}"
+    return f"http://{host}:{access.port}/{token}"

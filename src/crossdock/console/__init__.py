@@ -1,0 +1,1 @@
+"""The pages of the console, over `administration/` and the doors of `api/`. Read `pages.py` first."""

@@ -1,0 +1,223 @@
+"""Every page of the console in a real browser, over a real MessageBox with faults in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterator
+
+import pytest
+from playwright.sync_api import Page, expect
+
+import databases
+from browsing import Tabs, a11y, browser, choosy_partner, coloured, console, tabs
+from seeded import Shop
+
+__all__ = ["browser", "coloured", "console", "tabs"]
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture(scope="module")
+def shop(server: str, template: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+    """One for all pages: to look at it changes nothing, and what is added stays by itself."""
+    name = f"crossdock_pages_{os.getpid()}"
+    with choosy_partner() as outside:
+        made = Shop(databases.create(server, name, template), tmp_path_factory.mktemp("shop"), outside.address)
+        with made.open():
+            made.seed()
+            yield made
+        made.office.agent.close()
+    databases.drop(server, name)
+
+
+def addresses(shop: Shop) -> dict[str, str]:
+    """One address for each page."""
+    suspended = shop.suspended_at("Partner")[0]
+    instance = next(each.id for each in shop.service.instances() if each.state == "running")
+    tried = "/ports/try?port=EuropeLarge&filter=MessageType+%3D+%27Order%27+AND+Amount+%3E%3D+4000"
+    return {
+        "overview": "/",
+        "messages": "/messages",
+        "message": f"/messages/{suspended}",
+        "parts": f"/messages/{suspended}/parts",
+        "suspended": "/suspended",
+        "suspended by subscriber": "/suspended?by=port&code=port-stopped",
+        "suspended by type": "/suspended?by=type",
+        "edit": f"/suspended/{suspended}/edit?port=Partner",
+        "ports": "/ports",
+        "try": tried,
+        "instances": "/instances",
+        "instance": f"/instances/{instance}",
+        "plan": "/plan",
+        "audit": "/audit",
+        "hosts": "/hosts",
+        "sign in": "/sign-in",
+    }
+
+
+def test_axe_finds_nothing_on_any_page_in_light_or_dark_and_no_page_is_wider_than_a_telephone(
+    shop: Shop, tabs: Tabs, coloured: Callable[[str], Tabs]
+) -> None:
+    pages = addresses(shop)
+
+    for scheme in ("light", "dark"):
+        with_scheme = coloured(scheme)
+        for name, path in pages.items():
+            page = with_scheme.go(path)
+            page.wait_for_load_state("load")
+            assert page.evaluate("document.documentElement.dataset.theme") == scheme
+            assert a11y(page) == [], f"{name} in {scheme}"
+            if scheme == "light":
+                page.set_viewport_size({"width": 390, "height": 844})
+                wider = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+                page.set_viewport_size({"width": 1280, "height": 900})
+                assert wider <= 0, f"{name} is {wider} px too wide"
+        with_scheme.check()
+    assert tabs.complaints == []
+
+
+def test_overview_is_live_and_its_numbers_lead_to_lists(shop: Shop, tabs: Tabs) -> None:
+    page = tabs.go("/")
+    expect(page.locator("[data-live-state]")).to_have_text("Live", timeout=60_000)
+    before = page.locator("a.figure [data-live=suspended]").inner_text()
+
+    shop.order(77, "EU", 9_999)
+    shop.settled()
+    shop.sampled()
+
+    expect(page.locator("a.figure [data-live=suspended]")).to_have_text(str(int(before) + 1), timeout=60_000)
+    page.locator("a.figure[href='/suspended']").click()
+    expect(page.locator("h1")).to_have_text("Suspended")
+    page.go_back()
+    page.get_by_role("link", name="port-stopped").click()
+    expect(page.locator("[data-rows] tr")).to_have_count(1)
+    expect(page.locator("[data-rows]")).to_contain_text("Customs")
+
+
+def test_message_is_found_by_a_filter_and_its_page_says_who_got_it_and_who_did_not(shop: Shop, tabs: Tabs) -> None:
+    page = tabs.go("/messages")
+
+    page.keyboard.press("/")
+    page.keyboard.type("OrderId = 'ORD-000901'")
+    page.keyboard.press("Enter")
+    expect(page.locator("[data-rows] tr")).to_have_count(1)
+    page.locator("h1").click()
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+
+    expect(page.locator("h1")).to_contain_text("Order")
+    picture = page.locator(".picture svg")
+    expect(picture).to_contain_text("OrdersIn")
+    expect(picture).to_contain_text("Archive")
+    why = page.locator("details", has=page.locator(".why-name", has_text=re.compile("^EuropeLarge$")))
+    expect(why).to_contain_text("Region = 'EU' (is CH)")
+    page.get_by_role("link", name="Filters of now").click()
+    expect(page.locator(".choice [aria-current]", has_text="now")).to_be_visible()
+    page.get_by_role("link", name="Show the parts").click()
+    expect(page.locator("#parts-shown pre")).to_contain_text('"region": "CH"')
+    assert any(row.action == "read" for row in shop.service.audit(limit=20))
+
+
+def test_search_that_cannot_be_read_says_what_is_wrong_and_keeps_what_was_written(tabs: Tabs) -> None:
+    tabs.expected.append("400")
+
+    page = tabs.go("/messages?q=Region+%3D")
+
+    expect(page.get_by_role("alert")).to_be_visible()
+    expect(page.locator("#q")).to_have_value("Region =")
+
+
+def test_search_is_exported_and_kept_as_a_view(shop: Shop, tabs: Tabs) -> None:
+    page = tabs.go("/messages?type=Order&q=Region+%3D+%27US%27")
+    shown = page.locator("[data-rows] tr").count()
+
+    with page.expect_download() as csv:
+        page.get_by_role("link", name="CSV").click()
+    with page.expect_download() as lines:
+        page.get_by_role("link", name="JSON lines").click()
+    page.get_by_text("Save this view").click()
+    page.get_by_label("Name of the view").fill("Americans")
+    page.get_by_role("button", name="Save").click()
+    tabs.go("/messages").get_by_role("link", name="Americans").click()
+
+    assert csv.value.path().read_bytes().count(b"\r\n") == shown + 1
+    kept = [json.loads(line) for line in lines.value.path().read_text().splitlines()]
+    assert {row["type"] for row in kept} == {"Order"}
+    assert len(kept) == shown
+    expect(page.locator("#q")).to_have_value("Region = 'US'")
+    assert shop.service.messages(where="Region = 'US'").messages[0].id == kept[0]["id"]
+
+
+def test_keys_change_the_theme_and_the_zone_and_show_help(tabs: Tabs) -> None:
+    page = tabs.go("/messages")
+    theme = page.evaluate("document.documentElement.dataset.theme")
+
+    page.keyboard.press("t")
+    page.keyboard.press("u")
+    page.keyboard.press("?")
+
+    assert page.evaluate("document.documentElement.dataset.theme") != theme
+    expect(page.locator("[data-zone]")).to_have_text("Local")
+    expect(page.locator("dialog#help")).to_be_visible()
+    page.keyboard.press("Escape")
+    page.keyboard.press("g")
+    page.keyboard.press("s")
+    expect(page.locator("h1")).to_have_text("Suspended")
+
+
+def test_page_of_nothing_is_an_error_page_with_the_sentence(tabs: Tabs) -> None:
+    tabs.expected.append("40")
+
+    page = tabs.go("/messages/00000000-0001-8000-8000-000000000000")
+
+    expect(page.get_by_role("alert")).to_contain_text("00000000-0001-8000-8000-000000000000")
+    expect(page.get_by_role("link", name="Back")).to_be_visible()
+
+
+def test_who_has_not_signed_in_is_shown_where_to(tabs: Tabs) -> None:
+    page = tabs.go("/suspended")
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.locator("h1")).to_have_text("Sign in")
+
+    tabs.go("/suspended?by=port")
+
+    expect(page.locator("h1")).to_have_text("Sign in")
+    assert page.locator("input[name=next]").first.input_value() == "/suspended?by=port"
+    page.get_by_label("Token").fill("made up")
+    page.get_by_role("button", name="Sign in").first.click()
+    expect(page.get_by_role("alert")).to_contain_text("wrong")
+
+
+def test_hostile_names_and_bodies_are_shown_as_text(shop: Shop, tabs: Tabs) -> None:
+    hostile = "<script>document.title='taken'</script>\"'><img src=x onerror=alert(1)>\u202egnp"
+    body = json.dumps({"id": hostile, "region": "EU", "amount": 6000, "customer": "{{ 7 * 7 }}"}).encode()
+    shown = shop.receive("hostile.json", body)
+    odd = shop.receive(
+        "odd.json",
+        b'{"id": "odd", "customer": "a\\u0000b", "region": "EU", "amount": 600, "x": "' + b"y" * 1_000_000 + b'"}',
+    )
+    shop.settled()
+    shop.sampled()
+
+    page = tabs.go(f"/messages/{shown}")
+    expect(page.locator("#context + *, dl.facts").first).to_be_visible()
+    expect(page.locator("body")).to_contain_text("<script>document.title='taken'</script>")
+    page.get_by_role("link", name="Show the parts").click()
+    expect(page.locator("#parts-shown pre")).to_contain_text("onerror=alert(1)")
+    expect(page.locator("#parts-shown pre")).to_contain_text("{{ 7 * 7 }}")
+    _is_not_taken(page)
+    page = tabs.go(f"/messages/{odd}/parts")
+    expect(page.locator("main")).to_contain_text("The first 64 KB are shown")
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download").click()
+    assert download.value.path().stat().st_size > 1_000_000
+    for path in ("/suspended", "/messages", "/ports", "/", "/audit"):
+        _is_not_taken(tabs.go(path))
+
+
+def _is_not_taken(page: Page) -> None:
+    assert page.title() != "taken"
+    assert page.locator("main img").count() == 0
+    assert page.locator("main script").count() == 0
