@@ -63,7 +63,7 @@ def box(agent: Agent, roles: Roles) -> Agent:  # noqa: ARG001
 def user(agent: Agent, *rights: tuple[str, str | None]) -> str:
     """The connection string of somebody who was given these rights."""
     [(number,)] = rows(agent.database, "SELECT to_hex(number) FROM box")
-    name = f"crossdock_{number}_user_{rights[0][0]}"
+    name = f"crossdock_{number}_user_{rights[0][0]}_{(rights[0][1] or 'all').lower()}"
     with psycopg.connect(agent.database, autocommit=True) as connection:
         connection.execute(f"CREATE ROLE {name} LOGIN PASSWORD 'secret'".encode())
     for right, application in rights:
@@ -104,10 +104,11 @@ def test_viewer_reads_no_personal_value_and_no_token_by_any_column_or_view(box: 
 
 
 def test_whoever_has_the_right_bodies_sees_them_in_the_views(box: Agent) -> None:
-    reader = user(box, ("bodies", "orders"))
+    reader, of_one = user(box, ("bodies", None)), user(box, ("bodies", "orders"))
 
     assert {"shown_message.context", "shown_few.contexts"} <= places(reader, "bold")
     assert "shown_waiting.value" not in places(reader, "bold", TOKEN)
+    assert places(of_one, "bold", TOKEN) == set()
 
 
 def test_other_columns_are_as_they_were_and_lists_work_and_mask(box: Agent) -> None:

@@ -259,7 +259,7 @@ class _Remote:
 def _one_at_a_time(verb: str, name: str) -> CrossdockError:
     from crossdock.errors import UsageError
 
-    return UsageError(f"A console does not {verb} the whole application {name!r} at once: name one, or leave --url out.")
+    return UsageError(f"A console does not {verb} application {name!r} as a whole: name one thing, or leave --url out.")
 
 
 def _wanted(selection: Selection) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import psycopg
 from crossdock.errors import NotAllowedError, UsageError
 from crossdock.messagebox.audit import DONE, UNCHANGED, Act, record_acts
 from crossdock.messagebox.deployment import change_state, settle_members
+from crossdock.messagebox.host_functions import host_statement
 from crossdock.messagebox.lifeline import channel
 from crossdock.messagebox.statement import statement
 from crossdock.messagebox.undeployment import deployed_applications
@@ -47,7 +48,7 @@ class ArtefactTransition:
 
 
 def change_application(
-    connection: psycopg.Connection, verb: StateVerb, application: str, moved: Callable[[], int]
+    connection: psycopg.Connection, verb: StateVerb, application: str, moved: Callable[[], object]
 ) -> list[ArtefactTransition]:
     """Change all its ports, orchestrations and groups; `moved` begins a new epoch, and is called if anything changes.
 
@@ -60,31 +61,29 @@ def change_application(
     changing = [row for row in found if row[2] in _AFTER[verb]]
     done = {(kind, name): ArtefactTransition(kind, name, state, state) for kind, name, state, _, _ in found}
     if changing:
-        epoch = moved()
+        moved()
         for kind, name, before, service, _ in changing:
             after = _AFTER[verb][before]
-            resumed = _changed(connection, kind, name, service, before, after, epoch)
+            resumed = _changed(connection, kind, name, service, before, after)
             done[kind, name] = ArtefactTransition(kind, name, before, after, resumed)
-        for key, count in _follow(connection, changing, epoch).items():
+        for key, count in _follow(connection, changing).items():
             if key in done:  # a group of another application may have followed
                 done[key] = replace(done[key], resumed=done[key].resumed + count)
     _record(connection, verb, application, list(done.values()))
     return list(done.values())
 
 
-def _changed(
-    connection: psycopg.Connection, kind: str, name: str, service: int, before: str, after: str, epoch: int
-) -> int:
+def _changed(connection: psycopg.Connection, kind: str, name: str, service: int, before: str, after: str) -> int:
     _refuse_empty_group(connection, kind, name, after)
     if kind == _GROUP:
         connection.execute(statement("set_group_state"), {"name": name, "state": after})
         return 0
-    return change_state(connection, service, before, after, epoch)
+    return change_state(connection, service, before, after)
 
 
-def _follow(connection: psycopg.Connection, changing: Sequence[Row], epoch: int) -> Counter[tuple[str, str]]:
+def _follow(connection: psycopg.Connection, changing: Sequence[Row]) -> Counter[tuple[str, str]]:
     """Let members of groups follow, and wake hosts; gives what that resumed by the kind and name of port or group."""
-    members = settle_members(connection, epoch)
+    members = settle_members(connection)
     for host in {row[4] for row in changing if row[4] is not None} | {host for _, host, _ in members}:
         connection.execute(statement("announce"), {"channel": channel(host)})
     ports = {row[3]: row[1] for row in changing}
@@ -96,14 +95,14 @@ def _follow(connection: psycopg.Connection, changing: Sequence[Row], epoch: int)
 
 
 def enable_application(
-    connection: psycopg.Connection, application: str, moved: Callable[[], int], *, enabled: bool
+    connection: psycopg.Connection, application: str, moved: Callable[[], object], *, enabled: bool
 ) -> list[ArtefactTransition]:
     """Enable or disable all its receive locations. UsageError if it is not deployed."""
     _refuse_unknown_or_foreign(connection, application)
     found = connection.execute(statement("list_receiving"), {"application": application}).fetchall()
     if any(before != enabled for _, before in found):
         moved()
-        connection.execute(statement("renew_location_token"))
+        connection.execute(host_statement("renew_location_token", None))
         connection.execute(statement("set_application_enabled"), {"application": application, "enabled": enabled})
     done = [ArtefactTransition("receive location", name, _shown(before), _shown(enabled)) for name, before in found]
     _record(connection, "enable" if enabled else "disable", application, done)
@@ -146,7 +145,7 @@ def _refuse_unknown_or_foreign(connection: psycopg.Connection, application: str)
     row = connection.execute(statement("may_operate"), {"application": application}).fetchone()
     if row is None or not row[0]:
         raise NotAllowedError(
-            f"Your database user may not change application {application!r}. "
+            f"You may not change application {application!r}. "
             f"An administrator allows that with: crossdock grant operator USER --application {application}"
         )
 
