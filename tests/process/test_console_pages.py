@@ -196,7 +196,7 @@ def test_hostile_names_and_bodies_are_shown_as_text(shop: Shop, tabs: Tabs) -> N
     shown = shop.receive("hostile.json", body)
     odd = shop.receive(
         "odd.json",
-        b'{"id": "odd", "customer": "a\\u0000b", "region": "EU", "amount": 600, "x": "' + b"y" * 1_000_000 + b'"}',
+        b'{"id": "odd", "customer": "a\\u0000b", "region": "EU", "amount": 6000, "x": "' + b"y" * 1_000_000 + b'"}',
     )
     shop.settled()
     shop.sampled()
