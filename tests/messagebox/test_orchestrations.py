@@ -256,3 +256,11 @@ def test_message_that_no_instance_waits_for_names_the_correlation_that_it_missed
 def test_where_and_state_are_for_instances(database: str) -> None:
     with pytest.raises(UsageError, match="--state is for: crossdock get instances"):
         CliRunner().invoke(app, ["get", "ports", "--state", "x", "--database", database], catch_exceptions=False)
+
+
+def test_value_that_text_does_not_hold_begins_an_instance_all_the_same(agent: Agent, database: str) -> None:
+    order(agent, "A\0", 5)
+
+    [instance] = command(database, "get", "instances")
+
+    assert instance["correlated"]["case"]["OrderId"] == "A\\0"

@@ -45,9 +45,11 @@ def _canonical(value: Value) -> str:
 
 
 def shown_values(properties: Sequence[str], values: Mapping[str, Value]) -> list[str]:
-    """The values as text, for people."""
+    """The values as text, for people. PostgreSQL's text does not hold NUL."""
     return [
-        format_value(values[name]) if not isinstance(values[name], (str, datetime)) else str(values[name])
+        (format_value(values[name]) if not isinstance(values[name], (str, datetime)) else str(values[name])).replace(
+            "\0", "\\0"
+        )
         for name in properties
     ]
 
