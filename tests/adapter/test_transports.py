@@ -15,7 +15,8 @@ from crossdock.adapter.registry import TRANSPORTS, kind_of_place, kind_of_scheme
 from crossdock.errors import ApplicationError
 
 SOURCE = Path(crossdock.__file__).parent
-PACKAGES = tuple(SOURCE / "adapter" / name for name in TRANSPORTS)
+# The console is a web server: what it calls http is no transport of messages.
+PACKAGES = (SOURCE / "api", *(SOURCE / "adapter" / name for name in TRANSPORTS))
 
 
 def decisions(file: Path) -> Iterator[ast.expr]:

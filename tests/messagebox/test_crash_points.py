@@ -156,6 +156,8 @@ AGAIN: dict[str, Story] = {
     "subscriptions.stop": lambda agent, _: agent.subscriptions.stop("Plain"),
     "subscriptions.unenlist": lambda agent, _: agent.subscriptions.unenlist("Plain"),
     "subscriptions.enable": lambda agent, _: agent.subscriptions.enable("orders.in", enabled=False),
+    "subscriptions.change_application": lambda agent, _: agent.subscriptions.change_application("stop", "orders"),
+    "subscriptions.enable_application": lambda agent, _: agent.subscriptions.enable_application("orders", enabled=False),
     "subscriptions.correlate": lambda agent, _: agent.subscriptions.correlate(["Region"]),
     "subscriptions.end_instance": lambda agent, _: agent.subscriptions.end_instance(INSTANCE),
     "suspended.resume": lambda agent, world: agent.suspended.resume(ids_of(world, "send")),
@@ -178,6 +180,9 @@ AGAIN: dict[str, Story] = {
     "cleanup.pack_track": lambda agent, _: agent.cleanup.pack_track(),
     "cleanup.make_track_partitions": lambda agent, _: agent.cleanup.make_track_partitions(),
     "cleanup.drop_track_partitions": lambda agent, _: agent.cleanup.drop_track_partitions(2 * DAY, DAY),
+    "console.begin_answer": lambda agent, _: agent.console.begin_answer("you", "key", b"request"),
+    "console.keep_answer": lambda agent, _: agent.console.keep_answer("you", "kept", 200, b"{}", {}),
+    "console.drop_answer": lambda agent, _: agent.console.drop_answer("you", "kept"),
     "samples.take": lambda agent, _: agent.samples.take(),
     "samples.forget_minutes": lambda agent, _: agent.samples.forget_minutes(),
 }  # fmt: skip
@@ -257,6 +262,16 @@ QUESTIONS: dict[str, Story] = {
     "suspended.unreported": lambda agent, _: agent.suspended.unreported(limit=10),
     "cleanup.may_be_unreferenced": lambda agent, _: agent.cleanup.may_be_unreferenced("message"),
     "pulse": lambda agent, _: agent.pulse().beat(),
+    "subscriptions.kinds": lambda agent, _: agent.subscriptions.kinds("orders"),
+    "console.find_token": lambda agent, _: agent.console.find_token(b"of nobody"),
+    "console.tokens": lambda agent, _: agent.console.tokens(),
+    "paged.services": lambda agent, _: agent.paged.services(limit=10),
+    "paged.find_services": lambda agent, _: agent.paged.find_services(["Plain"]),
+    "paged.locations": lambda agent, _: agent.paged.locations(limit=10),
+    "paged.instances": lambda agent, _: agent.paged.instances(limit=10),
+    "paged.hosts": lambda agent, _: agent.paged.hosts(),
+    "paged.suspended_steps": lambda agent, _: agent.paged.suspended_steps(step=DAY, steps=5, limit=10),
+    "paged.total_minutes": lambda agent, _: agent.paged.total_minutes(DAY, DAY),
     "samples.age": lambda agent, _: agent.samples.age(),
     "samples.lives": lambda agent, _: agent.samples.lives(),
     "samples.newest_number": lambda agent, _: agent.samples.newest_number(),
@@ -274,6 +289,8 @@ ONCE: dict[str, Story] = {
     "subscriptions.undeploy/keep": lambda agent, _: agent.subscriptions.undeploy("orders", "keep"),
     "subscriptions.undeploy/terminate": lambda agent, _: agent.subscriptions.undeploy("orders", "terminate"),
     "audit.record": lambda agent, _: agent.audit.record([Act("test", "x")]),
+    "console.create_token": lambda agent, _: agent.console.create_token("new", b"new digest", ["viewer"], DAY),
+    "console.revoke_token": lambda agent, _: agent.console.revoke_token("old"),
     "subscriptions.subscribe_instance": lambda agent, _: agent.subscriptions.subscribe_instance(
         "Plain", UUID(int=8), {"Amount": Decimal(5)}
     ),
@@ -351,6 +368,8 @@ def _arrange(agent: Agent) -> None:
     agent.subscriptions.deploy(replace(made, ports=ports, orchestrations=[flow]))
     agent.subscriptions.stop("Stopped")
     agent.subscriptions.unenlist("Gone")
+    agent.console.create_token("old", b"old digest", ["viewer"], None)
+    agent.console.begin_answer("you", "kept", b"request")
     read, _ = listed(agent, "read", "unread")
     agent.publish([a_publication(agent, read, {"Region": "NO"}, {"Region": "XX"}, {"Region": "SE"}, failures=1)])
     agent.subscriptions.subscribe_instance("Plain", INSTANCE, {"Amount": Decimal(5)})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -170,6 +171,10 @@ class Administration(ForDeploying, ForPages):
         if is_instance_id(id_):
             return describe_instance(self._agent, id_)
         return describe_message(self._agent, read_message_id(self._agent, id_))
+
+    def now(self) -> datetime:
+        """The time by the clock of PostgreSQL."""
+        return self._agent.configuration.clock()
 
     def sample(self) -> Sample:
         """How the MessageBox was a few seconds ago. Costs the same however much is in it."""

@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
 from threading import Event, Lock, Thread
 
 from crossdock.administration.open_box import OpenBox
@@ -111,6 +111,7 @@ class Operations:
 
     def execute(self, service: Administration, person: Person, token: str, *, rate: float | None = None) -> Operation:
         """Begin what was looked at; at most `rate` in a second. Watch it with `find`."""
+        now = service.now()
         with self._lock:
             prepared = self._prepared.get(token)
             if prepared is None or prepared.person != person.name or prepared.expires <= self._clock():
@@ -119,7 +120,7 @@ class Operations:
                 raise ProblemError(429, "too-many-operations", "Too many operations are running: wait for one of them.")
             del self._prepared[token]
             self._forget()
-            made = _Running(secrets.token_urlsafe(12), prepared.action, person.name, prepared.chosen, datetime.now(UTC))
+            made = _Running(secrets.token_urlsafe(12), prepared.action, person.name, prepared.chosen, now)
             self._running[made.id] = made
         thread = Thread(target=self._run, args=(service, made, rate), name=f"operation {made.id}", daemon=True)
         self._threads = [*(each for each in self._threads if each.is_alive()), thread]
@@ -128,6 +129,7 @@ class Operations:
 
     def _run(self, service: Administration, running: _Running, rate: float | None) -> None:
         verb = service.resume if running.action == "resume" else service.terminate
+        began = self._clock()
         try:
             for outcome in verb(running.chosen, rate=rate, stop=running.stop):
                 running.add(outcome)
@@ -138,7 +140,8 @@ class Operations:
         except Exception as error:
             logger.exception("Operation %s failed", running.id)
             running.problem, state = f"Unexpected {type(error).__name__}.", "failed"
-        running.ended_at, running.forget_at = datetime.now(UTC), self._clock() + _KEPT_SECONDS
+        ended = self._clock()
+        running.ended_at, running.forget_at = running.begun_at + timedelta(seconds=ended - began), ended + _KEPT_SECONDS
         running.state = state  # last: whoever sees it sees all of it
 
     def find(self, person: Person, id_: str, *, after: int = 0) -> Operation:

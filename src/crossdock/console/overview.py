@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
@@ -55,7 +54,7 @@ def _chart(service: Administration, minutes: int, step: int) -> dict[str, Any]:
     if not known:
         return {"points": None, "steps": []}
     width = step * 60
-    unfinished = int(time.time()) // width * width
+    unfinished = int(service.now().timestamp()) // width * width
     last = max(max(known), unfinished)
     if last == unfinished and len(known) > 1:  # a step that is not over looks as if everything had stopped
         last -= width

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Form, Query, Request
@@ -48,7 +47,7 @@ def ports(
     return render(
         request,
         "ports.html",
-        graph=graph_of(routes_found, datetime.now(UTC)),
+        graph=graph_of(routes_found, service.now()),
         routes=routes_found,
         ports=found[:_PAGE],
         next=query(**asked, after=found[_PAGE - 1].name) if len(found) > _PAGE else None,
