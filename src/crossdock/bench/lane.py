@@ -33,7 +33,7 @@ _SETTLE_SECONDS = 5.0
 _STUCK_SECONDS = 300.0
 _LATENCY_FILES, _LATENCY_SECONDS = 100, 10.0
 _PUBLISHED = """
-    SELECT (SELECT coalesce(sum(received), 0) FROM publication)
+    SELECT (SELECT coalesce(sum(received), 0) FROM publication WHERE NOT counted)
          + (SELECT coalesce(sum(received), 0) FROM publication_total)
 """
 
