@@ -112,7 +112,7 @@ def deployment(subscriptions: int, more: Sequence[str] = ()) -> Deployment:
 def _message(agent: Agent, number: int) -> Message:
     id_ = agent.message_id()
     promoted: dict[str, Value] = {
-        "BTS.MessageType": "Order",
+        "BTS.MessageType": "Parcel",
         "OrderId": f"A{number}",
         "Region": ("EU", "US", "NO")[number % 3],
         "Amount": Decimal(number % 1000),
