@@ -97,7 +97,7 @@ def test_lint_finds_what_looks_wrong_and_says_so_by_its_exit_code(walk: Walk, fo
     ("arguments", "sentence"),
     [
         (["run"], "Missing argument 'APP'. See: crossdock --help"),
-        (["lint", "orders.yaml", "-o", "xml"], "'xml' is not one of 'table', 'json'"),
+        (["lint", "orders.yaml", "-o", "xml"], "'xml' is not one of 'table', 'json'. See: crossdock --help"),
         (["bogus"], "No such command 'bogus'. See: crossdock --help"),
         (["match", "orders.yaml", "a.json", "--bogus"], "No such option: --bogus. See: crossdock --help"),
         (["get", "everything"], "There is nothing called 'everything' to list."),

@@ -24,14 +24,17 @@ Metrics = Annotated[
 ]
 
 
-def _table_or_json(output: Format) -> Format:
-    if output not in (Format.TABLE, Format.JSON):
-        raise typer.BadParameter(f"{output.value!r} is for lists: crossdock get. Choose one of: table, json")
-    return output
+def _table_or_json(text: str) -> Format:
+    """Only lists are printed in every way."""
+    if text in (Format.JSONL, Format.CSV, Format.WIDE, Format.NAME):
+        raise typer.BadParameter(f"{str(text)!r} is for lists: crossdock get. Choose one of: table, json")
+    if text not in (Format.TABLE, Format.JSON):
+        raise typer.BadParameter(f"{text!r} is not one of 'table', 'json'.")
+    return Format(text)
 
 
 Output = Annotated[
-    Format, typer.Option("-o", "--output", metavar="table|json", callback=_table_or_json, help="How to print.")
+    Format, typer.Option("-o", "--output", metavar="table|json", parser=_table_or_json, help="How to print.")
 ]
 ListOutput = Annotated[Format, typer.Option("-o", "--output", metavar="|".join(Format), help="How to print.")]
 Person = Annotated[
