@@ -24,7 +24,7 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@touch $(READY)
 
-demo: $(READY) ## Route a few thousand orders from files to files, and show what went where
+demo: $(READY) ## Route a few thousand orders, look after them, and show what went where
 	@$(BIN)/crossdock demo
 
 # What fails beside others is run once more, alone. If it passes then, it is named above, and is to be mended all the same.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -60,6 +61,7 @@ def test_installed_wheel_has_every_file_and_runs_the_demo_as_it_says(installed: 
 
     assert Path(where.stdout.strip()).is_relative_to(installed)
     assert demo.returncode == 0, demo.stderr
+    assert_demo_looked_after_its_messages(demo.stdout, folder / ".demo")
     tries = re.findall(r"^  (\S*crossdock .*)$", demo.stdout.partition("Try next")[2], re.MULTILINE)
     assert len(tries) == 6, demo.stdout
     for line in tries:
@@ -69,3 +71,16 @@ def test_installed_wheel_has_every_file_and_runs_the_demo_as_it_says(installed: 
         tried = call(installed, folder, command, *arguments, *ends)
         assert tried.returncode in ((0, 3) if ends else (0,)), (line, tried.stderr)
         assert "Traceback" not in tried.stderr
+
+
+def assert_demo_looked_after_its_messages(told: str, folder: Path) -> None:
+    """Port stopped and started, message mended, instance paid: as it says, and as the files say."""
+    [kept] = re.findall(r"^NewCustomers  stopped  started +(\d+) *$", told, re.MULTILINE)
+    new_customers = list((folder / "out" / "new-customers").iterdir())
+    [mended] = re.findall(r"^Now it is there: (.*)$", told, re.MULTILINE)
+    shipped = [json.loads(each.read_text()) for each in (folder / "out" / "shipping").iterdir()]
+
+    assert 0 < int(kept) == len(new_customers)
+    assert json.loads((folder.parent / mended).read_text())["id"] == "NO-COUNTRY-1"
+    assert {"id": "LARGE-1"} in shipped
+    assert re.search(r"^NewCustomers +0 +\d+$", told, re.MULTILINE), told

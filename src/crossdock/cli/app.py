@@ -297,7 +297,7 @@ def demo(
     home: Annotated[Path, typer.Option(help="The folder the demo makes and works in.")] = Path(".demo"),
     orders: Annotated[int, typer.Option(min=1, max=1_000_000, help="How many orders to make.")] = 3_000,
 ) -> None:
-    """Make a few thousand orders, route them, and show what went where."""
+    """Make a few thousand orders, route them, look after them, and show what went where."""
     from crossdock.cli.show_demo import show_demo
 
     show_demo(home, orders, stop_on_signals())

@@ -132,7 +132,8 @@ def print_edited(edited: Edited, format_: Format) -> None:
     if format_ is Format.JSON:
         print_json(columns_of(edited))
         return
-    print_rows([{name: value for name, value in columns_of(edited).items() if name != "kept"}], format_, empty="")
+    shown = {name: value for name, value in columns_of(edited).items() if name != "kept"}
+    print_rows([{**shown, "edited_id": short(edited.edited_id)}], format_, empty="")
     if edited.kept:
         kept = ", ".join(f"{name} = {value}" for name, value in edited.kept.items())
         sys.stdout.write(printable(f"Not read from the new body, and as they were: {kept}") + "\n")

@@ -6,56 +6,61 @@ import shutil
 import sys
 import textwrap
 import time
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from threading import Event
-from typing import Any
 
 from rich.console import Console
 
-from crossdock.administration.dry_run import Routed, route_files
+from crossdock.administration.dry_run import Routed, explained, route_files
 from crossdock.administration.instances import Instance
-from crossdock.administration.running import Deployment, Summary, loaded, run
+from crossdock.administration.running import Deployment, loaded
 from crossdock.administration.service import SuspendedRow, opened
-from crossdock.cli.output import Format, brief, console, progress, table_of
+from crossdock.cli.demo_acts import operate
+from crossdock.cli.demo_at_work import AtWork, InterruptedDemoError
+from crossdock.cli.logs import Logs, logging_to
+from crossdock.cli.output import Format, console
 from crossdock.cli.show_message import print_explanation, print_trace
-from crossdock.demo.orders import make_demo
+from crossdock.demo.orders import make_demo, message_count
 from crossdock.errors import UsageError
 from crossdock.settings import Settings
 
 _MARK = ".made-by-crossdock-demo"
 _SAMPLES = 200
-_BAR = 20
+_WIDTH = 100
 
 
 def show_demo(folder: Path, orders: int, stop: Event) -> None:
-    """Make the demo anew in `folder`, run it until nothing is left, show the result."""
-    out = console()
+    """Make the demo anew in `folder`, run it, look after it as an operator does, and show the result."""
+    out, err = console(), console(stderr=True)
+    began = time.monotonic()
     _fresh(folder)
     file = make_demo(folder, orders)
     settings = Settings(home=folder / ".crossdock", database="", master="")
     deployment = loaded(file, settings)
-    out.print(f"Made {orders:,} orders in {folder / 'in'}, and {file}: {len(deployment.ports)} send ports,")
-    out.print("one orchestration, and a few files that are wrong on purpose.")
-    draw(out, deployment)
-    sample = sample_order(deployment, folder / "in")
-    if sample:
-        _show_sample(out, sample)
+    with logging_to(err, Logs()):
+        work = AtWork(deployment, settings, stop, err)  # PostgreSQL and Spark start while we draw
+        out.print(f"Made {orders:,} orders in {folder / 'in'}, and {file}: {len(deployment.ports)} send ports,")
+        out.print("one orchestration, and a few files that are wrong on purpose.")
+        draw(out, deployment)
+        sample = sample_order(deployment, folder / "in")
+        if sample:
+            show_sample(out, deployment, sample)
+        try:
+            operate(out, work, settings, file, message_count(orders))
+            if sample:
+                _show_journey(out, settings, str(sample.message.context.get("OrderId")))
+        except InterruptedDemoError:
+            out.print("The demo was interrupted.")
+        summary = work.end()
     out.print()
-    out.print("Routing all of them on embedded PostgreSQL and local Spark, which takes a few seconds to start:")
-    started = time.monotonic()
-    with progress() as show:
-        summary = run(deployment, settings, until_idle=True, stop=stop, progress=show, deployed=show.deployed)
-    seconds = time.monotonic() - started
+    out.print(
+        f"{summary.received:,} messages received, {summary.published:,} published once each, {summary.delivered:,} "
+        f"references delivered: all of it in {time.monotonic() - began:.0f} s.",
+        highlight=False,
+    )
     with opened(settings) as service:
-        left = service.suspended()
-        instances = service.instances()
-    _show_result(out, deployment, summary, left, seconds)
-    _show_instances(out, summary, instances)
-    if sample:
-        _show_journey(out, settings, str(sample.message.context.get("OrderId")))
-    _show_next(out, file, left, instances)
+        _show_next(out, file, service.suspended(), service.instances())
 
 
 def _fresh(folder: Path) -> None:
@@ -85,7 +90,7 @@ def draw(out: Console, deployment: Deployment) -> None:
     width = max(len(name) for name, _ in wanting)
     for number, (name, filter_) in enumerate(wanting, 1):
         branch = "└─" if number == len(wanting) else "├─"
-        shown = textwrap.shorten(filter_, 90 - width, placeholder=" ...")
+        shown = textwrap.shorten(filter_, min(out.width, _WIDTH) - width - 9, placeholder=" ...")
         out.print(f"    {branch} {name:{width}}  {shown}", highlight=False, markup=False)
 
 
@@ -97,14 +102,21 @@ def sample_order(deployment: Deployment, inbox: Path) -> Routed | None:
     return next(lively, routes[0] if routes else None)
 
 
-def _show_sample(out: Console, sample: Routed) -> None:
-    """Who will get it, said before anything runs."""
-    names = ("OrderId", "Region", "Customer", "Channel", "Amount", "Urgent")
-    values = ((name, sample.message.context.get(name)) for name in names)
-    shown = ", ".join(f"{name}={value}" for name, value in values if value is not None)
+def show_sample(out: Console, deployment: Deployment, sample: Routed) -> None:
+    """Who will get it and who will not, with the predicate that decides: said before anything has arrived."""
     out.print()
-    out.print(f"[bold]One of them[/bold], {sample.file.name}: {shown}", highlight=False)
-    out.print(f"  It goes to {', '.join(sample.matches) or 'nobody'}.", highlight=False)
+    out.print(
+        f"[bold]Who will get {sample.file.name}[/bold], and why, while PostgreSQL and Spark start:", highlight=False
+    )
+    wanting = {each.name for each in deployment.services if each.filter.groups}
+    told = {name: lines for name, lines in explained(deployment, sample).items() if name in wanting}
+    width = max(map(len, told))
+    for name, lines in told.items():
+        mark, verdict = ("✓", "yes") if name in sample.matches else ("·", "no")
+        deciding = [line.strip() for line in lines if line.strip().startswith(f"{verdict} ")]
+        why = " ".join((deciding[-1] if verdict == "yes" else deciding[0]).split()[1:])
+        line = textwrap.shorten(why, min(out.width, _WIDTH) - width - 6, placeholder=" ...")
+        out.print(f"  {mark} {name:{width}}  {line}", highlight=False, markup=False)
 
 
 def _show_journey(out: Console, settings: Settings, order: str) -> None:
@@ -122,61 +134,17 @@ def _show_journey(out: Console, settings: Settings, order: str) -> None:
     print_trace(trace, Format.TABLE)
 
 
-def _show_result(
-    out: Console, deployment: Deployment, summary: Summary, left: Sequence[SuspendedRow], seconds: float
-) -> None:
-    filters = {port.name: str(port.filter) for port in deployment.ports}
-    most = max(summary.ports.values(), default=0) or 1
-    rows = [
-        {"send port": name, "delivered": count, "": "█" * -(-count * _BAR // most), "filter": filters[name]}
-        for name, count in summary.ports.items()
-        if name in filters
-    ]
-    out.print()
-    out.print(table_of(rows, title="Delivered"))
-    out.print()
-    out.print(
-        f"{summary.received:,} messages received, {summary.published:,} published once each, "
-        f"{summary.delivered:,} references delivered, in {seconds:.0f} s including the start of Spark."
-    )
-    unrouted = [row for row in left if row.kind == "unrouted"]
-    others = [row for row in left if row.kind != "unrouted"]
-    if others:
-        out.print()
-        out.print(table_of([_shown(row) for row in others], title="Suspended, with their original bytes"))
-    if unrouted:
-        out.print()
-        out.print(f"[bold]Unrouted[/bold]: {len(unrouted):,} messages that no filter wants, kept until somebody does.")
-        regions = Counter(str(row.type) for row in unrouted)
-        out.print("  by type: " + ", ".join(f"{name} {count:,}" for name, count in regions.most_common()))
-
-
-def _show_instances(out: Console, summary: Summary, instances: Sequence[Instance]) -> None:
-    """Each urgent order has an instance, from its invoice to its payment."""
-    shipped = summary.ports.get("Shipping", 0)
-    out.print()
-    out.print(
-        f"[bold]Orchestration[/bold] fulfil: {shipped + len(instances):,} urgent orders got an invoice. "
-        f"{shipped:,} were paid and shipped; {len(instances):,} wait for a payment, as rows in PostgreSQL."
-    )
-
-
-def _shown(row: SuspendedRow) -> dict[str, Any]:
-    shown = brief(row)
-    return {"file": Path(shown["source_file"]).name, "reason": shown["reason"]}
-
-
 def _show_next(out: Console, file: Path, left: Sequence[SuspendedRow], instances: Sequence[Instance]) -> None:
     home = file.parent / ".crossdock"
-    bad = next((row.id for row in left if row.kind == "receive"), "ID")
-    waiting = next((instance.id for instance in instances), "ID")
+    bad = [f"save {row.id} --home {home} --to saved" for row in left if row.kind == "receive"]
+    waiting = [f"describe {instance.id} --home {home}" for instance in instances]
     out.print()
     out.print("[bold]Try next[/bold]")
     for command in (
         f"get ports --home {home}",
         f"get suspended --home {home} -o json",
-        f"save {bad} --home {home} --to saved",
-        f"describe {waiting} --home {home}",
+        *bad[:1],
+        *waiting[:1],
         f"plan {file} --home {home}",
         f"run {file} --home {home}",
     ):

@@ -1,5 +1,8 @@
 """Orders of different kinds in files of different shapes, some of them wrong on purpose; the same ones every time.
 
+`INCOMPLETE` is always among them: it cannot be delivered to one of its two ports until somebody mends it. `LARGE` is
+published by hand, and waits for a payment that is published by hand too.
+
 An orchestration looks after the urgent ones. It writes their invoices into a folder, from which a location reads them
 as payments: in the demo the bank pays at once, except for large sums.
 """
@@ -18,6 +21,7 @@ properties:
   OrderId: text
   Region: text
   Customer: text
+  Country: text
   Channel: text
   Amount: decimal
   Urgent: boolean
@@ -30,6 +34,7 @@ schemas:
       OrderId: $.id
       Region: $.region
       Customer: $.customer.name
+      Country: $.customer.country
       Channel: $.channel
       Amount: $.amount
       Urgent: $.urgent
@@ -58,7 +63,7 @@ send_ports:
      filter: "Channel = 'web' AND Amount > 9000 OR Flags & 4"}
   - {name: Unpriced, adapter: file, address: "out/unpriced/%MessageID%.json",
      filter: "NOT EXISTS(Amount) AND Channel = 'edi'"}
-  - {name: Christmas, adapter: file, address: "out/christmas/%MessageID%.json",
+  - {name: Christmas, adapter: file, address: "out/christmas/%Country%/%MessageID%.json",
      filter: "Placed BETWEEN '2026-12-20' AND '2026-12-27'"}
   - {name: Everyday, adapter: file, address: "out/everyday/%MessageID%.json", filter: "Amount < 1000"}
 orchestrations:
@@ -82,6 +87,17 @@ async def fulfil(process: Process, order: Message) -> None:
         await process.send(warehouse, process.message("Ship", {"id": order["OrderId"]}))
 """
 
+LARGE = "LARGE-1"
+INCOMPLETE = "NO-COUNTRY-1"
+
+# Beside the application, to be published by hand.
+BY_HAND = {
+    "large.json": {"id": LARGE, "region": "EU", "customer": {"name": "Nordic", "country": "NO"}, "channel": "phone",
+                   "urgent": True, "amount": 25_000, "placed": "2026-12-03T09:00:00+01:00"},
+    "payment.json": {"id": LARGE},
+}  # fmt: skip
+_INCOMPLETE = {"id": INCOMPLETE, "region": "EU", "customer": {"name": "Delta Foods"}, "channel": "web",
+               "urgent": False, "amount": 240, "placed": "2026-12-24T09:00:00+01:00"}  # fmt: skip
 _BAD_FILES = {
     "broken.json": b'{"id": "broken", "region": "EU", "amount": 12',
     "empty.json": b"",
@@ -92,6 +108,14 @@ _BAD_FILES = {
 }
 
 
+_BAD_MESSAGES = 8  # in the bad files: one of them has three
+
+
+def message_count(orders: int) -> int:
+    """How many messages arrive in `in/`, good and bad."""
+    return orders + 1 + _BAD_MESSAGES
+
+
 def make_demo(folder: Path, orders: int) -> Path:
     """Write the application and its input under `folder`; gives the application file."""
     application = folder / "demo.yaml"
@@ -100,6 +124,8 @@ def make_demo(folder: Path, orders: int) -> Path:
     application.write_text(APPLICATION)
     (folder / "bank").mkdir()
     (folder / "fulfilment.py").write_text(FULFILMENT)
+    for name, document in BY_HAND.items():
+        (folder / name).write_text(json.dumps(document))
     for name, content in _files(orders):
         path = inbox / name
         path.write_bytes(content)
@@ -119,6 +145,7 @@ def _files(orders: int) -> Iterator[tuple[str, bytes]]:
     for start in range(lines, orders, 250):
         yield f"array-{start:05}.json", json.dumps(made[start : start + 250]).encode()
     yield from _BAD_FILES.items()
+    yield "no-country.json", json.dumps(_INCOMPLETE, indent=2).encode()
 
 
 def _order(randomness: random.Random, number: int) -> dict[str, object]:
