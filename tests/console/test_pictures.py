@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -60,6 +61,21 @@ def test_copy_that_failed_says_so_by_word_and_code_and_reason() -> None:
     assert [line.text for line in failed.lines] == ["try 1 suspended, 1.0 s", "refused", "The partner said no."]
 
 
+def test_long_reason_takes_a_few_lines_and_is_told_whole_to_who_points_at_it() -> None:
+    reason = "The partner answered 422 Unprocessable Entity: an order needs a currency, and this one has none at all."
+    traced = a_journey(copies=1)
+    traced.events = [*traced.events[:-1], replace(traced.events[-1], reason=reason)]
+
+    _, _, *lines = by_title(list(picture_of(traced).boxes))["Port0"].lines
+
+    assert [line.text for line in lines] == [
+        "The partner answered 422",
+        "Unprocessable Entity: an order",
+        "needs a currency, and this one…",
+    ]
+    assert {line.full for line in lines} == {reason}
+
+
 def test_boxes_do_not_cover_each_other() -> None:
     boxes = list(picture_of(a_journey(copies=9, children=5)).boxes)
 
@@ -89,6 +105,15 @@ def test_sizes_are_short(count: int | None, text: str) -> None:
 
 def test_address_leaves_out_what_was_not_asked() -> None:
     assert shown.query(q="a = 'b'", type_="Order", state="", before=None) == "?q=a+%3D+%27b%27&type=Order"
+
+
+def test_times_in_a_sentence_are_shown_like_all_times_and_its_text_as_text() -> None:
+    shown_text = shown.times("<b> until 2026-05-01T14:00:00+02:00, not 2026-99-01T00:00:00Z")
+
+    assert str(shown_text).startswith(
+        '&lt;b&gt; until <time class="number nowrap" datetime="2026-05-01T12:00:00.000+00:00"'
+    )
+    assert str(shown_text).endswith(">2026-05-01 12:00:00</time>, not 2026-99-01T00:00:00Z")
 
 
 def test_line_of_nothing_is_not_drawn() -> None:

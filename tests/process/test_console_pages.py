@@ -6,12 +6,14 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 import databases
 from browsing import Tabs, a11y, browser, choosy_partner, coloured, console, tabs
+from console_server import ServedConsole
 from seeded import Shop
 
 __all__ = ["browser", "coloured", "console", "tabs"]
@@ -125,7 +127,7 @@ def test_search_that_cannot_be_read_says_what_is_wrong_and_keeps_what_was_writte
 
     page = tabs.go("/messages?q=Region+%3D")
 
-    expect(page.get_by_role("alert")).to_be_visible()
+    expect(page.get_by_role("alert")).to_have_text("a constant is missing at the end\nRegion =\n         ^")
     expect(page.locator("#q")).to_have_value("Region =")
 
 
@@ -165,6 +167,60 @@ def test_keys_change_the_theme_and_the_zone_and_show_help(tabs: Tabs) -> None:
     page.keyboard.press("g")
     page.keyboard.press("s")
     expect(page.locator("h1")).to_have_text("Suspended")
+
+
+def test_keys_go_through_rows_choose_them_and_find_the_search(tabs: Tabs) -> None:
+    page = tabs.go("/suspended")
+    rows = page.locator("[data-rows] tr")
+
+    for key in "jjkjx":
+        page.keyboard.press(key)
+
+    expect(page.locator("[data-rows] tr.at")).to_have_count(1)
+    assert rows.nth(1).evaluate("row => row.classList.contains('at')")
+    expect(rows.nth(1).locator("input[type=checkbox]")).to_be_checked()
+    expect(page.locator("[data-chosen]")).to_have_text("1 chosen")
+    page.keyboard.press("/")
+    expect(page.locator("#q")).to_be_focused()
+    page.keyboard.type("j?")
+    expect(page.locator("#q")).to_have_value("j?")
+    tabs.go("/hosts")
+    page.keyboard.press("/")
+    expect(page.locator("h1")).to_have_text("Messages")
+
+
+def test_every_time_is_shown_in_utc_or_as_in_the_place_of_the_reader(
+    shop: Shop, tabs: Tabs, browser: Browser, console: ServedConsole
+) -> None:
+    context = browser.new_context(storage_state=tabs.context.storage_state(), timezone_id="Asia/Kathmandu")
+    reader = Tabs(context, ServedConsole(console.address, console.address))
+
+    page = reader.go(f"/messages/{shop.suspended_at('Partner')[0]}")
+    [time, picture] = [page.locator(".head time").first, page.locator(".picture [data-at]").first]
+    utc = (time.inner_text(), picture.text_content())
+    page.keyboard.press("u")
+
+    expect(page.locator("[data-zone]")).to_have_text("Local")
+    local = datetime.fromisoformat(utc[0]) + timedelta(hours=5, minutes=45)
+    assert time.inner_text() == f"{local:%Y-%m-%d %H:%M:%S}"
+    assert picture.text_content() == f"{local:%H:%M:%S}"
+    page.reload()
+    expect(page.locator("[data-zone]")).to_have_text("Local")
+    for name, path in addresses(shop).items():
+        left = reader.go(path).locator("main").inner_text()
+        assert not re.search(r"\d{4}-\d\d-\d\dT\d\d:", left), f"{name} has a time that stays in UTC"
+    reader.check()
+    context.close()
+
+
+def test_no_state_is_told_by_its_colour_alone(shop: Shop, tabs: Tabs) -> None:
+    for name, path in addresses(shop).items():
+        page = tabs.go(path)
+        states = page.locator(".state")
+        assert all(text.strip() for text in states.all_text_contents()), name
+        assert states.locator("svg.icon").count() == states.count(), name
+        for edge in page.locator(".picture .box.bad").all():
+            assert "suspended" in str(edge.locator("xpath=..").text_content()), name
 
 
 def test_page_of_nothing_is_an_error_page_with_the_sentence(tabs: Tabs) -> None:

@@ -58,7 +58,10 @@ def _facts(value: Any) -> list[tuple[str, str]]:
         return []
     if not isinstance(value, Mapping):
         return [("", str(value))]
-    return [
-        (str(name), each if isinstance(each, str) else json.dumps(each, ensure_ascii=False))
-        for name, each in value.items()
-    ]
+    return [(str(name), _fact(each)) for name, each in value.items()]
+
+
+def _fact(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(_fact, value)) or "none"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -108,12 +108,17 @@ def _location_box(location: Location, place: int) -> GraphBox:
     return GraphBox(
         cut(location.name, 30),
         location.name,
-        cut(detail, 38),
+        _end_of(detail, 36),
         word,
         f"/messages{query(port=location.name)}",
         _x(0),
         _y(place),
     )
+
+
+def _end_of(address: str, most: int) -> str:
+    """Addresses differ at their end."""
+    return address if len(address) <= most else f"…{address[-most + 1 :]}"
 
 
 def _type_box(name: str, place: int, routes: Routes) -> GraphBox:

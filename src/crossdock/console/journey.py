@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from textwrap import wrap
 
 from crossdock.administration.trace import Traced, TraceEvent
 from crossdock.console.shown import file, short, tone, took
 
-_WIDTH, _GAP_X, _GAP_Y = 204, 38, 14
+_WIDTH, _GAP_X, _GAP_Y = 207, 34, 14
 _HEAD, _LINE, _FOOT = 46, 16, 10
-_MOST_BOXES, _MOST_LINES, _MOST_CHARACTERS = 80, 5, 32
+_MOST_BOXES, _MOST_LINES, _MOST_CHARACTERS, _REASON_LINES = 80, 5, 32, 3
 _STATES = {"retried": "waiting", "postponed": "waiting", "resumed": "queued", "given-back": "queued", "died": "queued"}
 _PUBLISHING = ("answered", "replaced", "edited")
 
@@ -111,7 +112,7 @@ def _message(traced: Traced, counted: _Count, *, is_this: bool = False) -> Box:
     if first is not None and first.copies is not None:
         lines.append(Line(f"matched {first.copies} subscription{'' if first.copies == 1 else 's'}"))
     if first is not None and first.code is not None and first.port is None:
-        lines += [Line(first.code, "bad"), Line(cut(first.reason), full=first.reason)]
+        lines += [Line(first.code, "bad"), *_reason_lines(first.reason or "", "")]
     if traced.again:
         lines.append(Line("shown elsewhere in the picture"))
     box = Box(
@@ -167,7 +168,7 @@ def _copies(traced: Traced, counted: _Count) -> Iterator[tuple[Box, Sequence[Tra
             if last.code and tone(word) in ("bad", "wait"):
                 lines.append(Line(cut(last.code), tone(word)))
             if last.reason and tone(word) in ("bad", "wait"):
-                lines.append(Line(cut(last.reason), tone(word), full=last.reason))
+                lines += _reason_lines(last.reason, tone(word))
             yield (
                 Box(cut(last.port, 26), word, lines, f"#why-{last.port}", "copy", last.port),
                 events,
@@ -179,6 +180,12 @@ def _event_line(event: TraceEvent) -> Line:
     spent = f", {took((event.at - event.claimed_at).total_seconds())}" if event.claimed_at is not None else ""
     text = f"{attempt}{event.event}{spent}"
     return Line(cut(text, 25), tone(event.event), event.at, f"{text} {event.code or ''}".strip())
+
+
+def _reason_lines(reason: str, tone_: str) -> Sequence[Line]:
+    """The beginning of a reason; all of it is shown to who points at it."""
+    wrapped = wrap(reason, _MOST_CHARACTERS, max_lines=_REASON_LINES, placeholder="…")
+    return [Line(text, tone_, full=reason) for text in wrapped]
 
 
 def cut(text: str | None, most: int = _MOST_CHARACTERS) -> str:

@@ -71,6 +71,8 @@ def environment() -> Environment:
         count=shown.count,
         file=shown.file,
         clock=shown.clock,
+        times=shown.times,
+        utc_time=shown.utc_time,
         tone=shown.tone,
         icon_of=shown.icon_of,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from urllib.parse import urlencode
@@ -11,6 +12,7 @@ from markupsafe import Markup
 
 from crossdock.administration.message_ids import short_id
 
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)")
 _MESSAGE = 8  # the version of the UUIDs of messages
 _TONES: Mapping[str, tuple[str, str]] = {
     # state: tone, icon. The word is always there besides: nobody has to tell colours apart.
@@ -135,6 +137,24 @@ def clock(at: datetime | None, *, seconds: bool = True) -> Markup:
     return Markup('<time class="number nowrap" datetime="{}" data-seconds="{}" title="{} UTC">{}</time>').format(
         iso, int(seconds), text, text
     )
+
+
+def utc_time(at: datetime) -> str:
+    """The time of the day for pictures, which have little room. The script of the page shows it in the chosen zone."""
+    return at.astimezone(UTC).strftime("%H:%M:%S")
+
+
+def times(text: str) -> Markup:
+    """A sentence whose times the reader sees in the zone of their choice, like all other times."""
+    made, end = Markup(), 0
+    for found in _TIME.finditer(text):
+        try:
+            at = datetime.fromisoformat(found.group())
+        except ValueError:  # it only looks like a time
+            continue
+        made += Markup.escape(text[end : found.start()]) + clock(at)
+        end = found.end()
+    return made + Markup.escape(text[end:])
 
 
 def count(value: int, noun: str) -> str:

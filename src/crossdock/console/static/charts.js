@@ -31,7 +31,7 @@
     const place = plot.cursor.idx, target = document.getElementById(element.dataset.tells);
     if (!target) return;
     if (place == null) {
-      target.textContent = "";
+      target.textContent = target.dataset.otherwise;
       return;
     }
     const at = clock(plot.data[0][place], localStorage.getItem("crossdock.zone") !== "local");

@@ -26,6 +26,10 @@
       element.textContent = local ? localText(at, seconds) : utcText(at, seconds);
       element.title = `${utcText(at, true)} UTC`;
     }
+    for (const element of all("[data-at]", inside)) {
+      const at = new Date(element.dataset.at);
+      element.textContent = (local ? localText(at, true) : utcText(at, true)).slice(11);
+    }
     for (const element of all("[data-zone]")) element.textContent = local ? "Local" : "UTC";
   };
   const switchZone = () => {

@@ -48,6 +48,7 @@
   const write = (element, text) => {
     if (element.textContent !== text) element.textContent = text;
   };
+  const fade = (cell) => cell.classList.toggle("zero", cell.textContent === "0" || cell.textContent === "–");
   const show = (sample) => {
     const values = figures(sample.box);
     for (const element of all("[data-live]")) {
@@ -59,12 +60,23 @@
       const cells = rows[row.dataset.liveRow];
       if (cells) for (const cell of row.querySelectorAll("[data-cell]")) write(cell, cells[cell.dataset.cell]);
     }
+    all("[data-cell]").forEach(fade);
     for (const figure of all("[data-alarm]")) figure.classList.toggle("bad", values[figure.dataset.alarm] !== "0");
+    if (document.querySelector("[data-first-sample]")) location.reload();
+    tell("");
     state(sample.age_seconds > 30 ? `Nobody samples: this is ${age(sample.age_seconds)} old` : "Live", sample.age_seconds > 30);
   };
   const state = (text, off) => {
     for (const element of all("[data-live-state]")) write(element, text);
     for (const element of all("[data-live-pulse]")) element.classList.toggle("off", off);
+  };
+
+  // Why nothing is live, as a sentence of its own where the page has room for one.
+  const tell = (text) => {
+    for (const notice of all("[data-live-notice]")) {
+      notice.hidden = text === "";
+      write(notice.querySelector("[data-text]"), text);
+    }
   };
 
   // A hidden tab lets go of its stream: browsers keep few connections to one server.
@@ -73,7 +85,10 @@
     if (stream || document.hidden || !document.querySelector("[data-live]")) return;
     stream = new EventSource("/api/v1/live");
     stream.addEventListener("sample", (event) => show(JSON.parse(event.data)));
-    stream.addEventListener("away", (event) => state(event.data, true));
+    stream.addEventListener("away", (event) => {
+      state("Not live", true);
+      tell(event.data);
+    });
     stream.addEventListener("error", () => state("Reconnecting", true));
   };
   const close = () => {
@@ -83,5 +98,6 @@
   document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
   addEventListener("pagehide", close);
   addEventListener("pageshow", open);
+  all("[data-cell]").forEach(fade);
   open();
 })();
