@@ -27,6 +27,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "try_filter": {"filter": "Region = 'NO'", "port": "Plain"},
     "grant": {"database_user": "nobody", "access": "viewer"},
     "revoke": {"database_user": "nobody", "access": "viewer"},
+    "save_view": {"query": "type=Order"},
     "create_token": {"name": "x", "role": "viewer", "application": "nowhere"},
 }
 

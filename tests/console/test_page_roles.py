@@ -26,6 +26,8 @@ FORMS = {
         "epoch_token": "00000000-0000-8000-8000-000000000000",
         "digest": "none",
     },
+    "/views": {"name": "Mine", "query": "?type=Order"},
+    "/views/delete": {"name": "Mine"},
     "/suspended/{id_}/edit": {"port": "Stopped", "act": "compare", "body": "x"},
 }
 # What is refused to each role: (method, path). All other pages answer.

@@ -155,6 +155,21 @@ def test_viewer_finds_and_traces_messages_and_reads_no_body(office: Office) -> N
         rows(user, "SELECT bodies FROM track_few")
 
 
+def test_viewer_keeps_views_of_its_own_and_changes_none_of_others(office: Office) -> None:
+    ann, ben = office.user("ann", ("viewer", None)), office.user("ben", ("viewer", None))
+    with Agent(ann) as agent:
+        view = agent.console.save_view("Mine", "type=Order", most=10)
+
+    assert view is not None
+    with Agent(ben) as agent:
+        assert agent.console.find_view(view.id) == view
+        assert agent.console.views() == []
+    assert rows(ben, "UPDATE saved_view SET query = 'state=lost' RETURNING id") == []
+    assert rows(ben, "DELETE FROM saved_view RETURNING id") == []
+    with pytest.raises(psycopg.errors.InsufficientPrivilege, match="row-level security"):
+        rows(ben, f"INSERT INTO saved_view (database_user, person, name, query) SELECT '{office.box}', 'ann', 'x', ''")
+
+
 @pytest.mark.parametrize(
     "query",
     [

@@ -142,7 +142,9 @@ def test_search_is_exported_and_kept_as_a_view(shop: Shop, tabs: Tabs) -> None:
     page.get_by_text("Save this view").click()
     page.get_by_label("Name of the view").fill("Americans")
     page.get_by_role("button", name="Save").click()
-    tabs.go("/messages").get_by_role("link", name="Americans").click()
+    expect(page.get_by_role("status").first).to_contain_text("The view Americans is saved")
+    tabs.go("/messages").get_by_role("link", name="Americans", exact=True).click()
+    expect(page.locator(".view [aria-current]")).to_have_text("Americans")
 
     assert csv.value.path().read_bytes().count(b"\r\n") == shown + 1
     kept = [json.loads(line) for line in lines.value.path().read_text().splitlines()]
@@ -150,6 +152,11 @@ def test_search_is_exported_and_kept_as_a_view(shop: Shop, tabs: Tabs) -> None:
     assert len(kept) == shown
     expect(page.locator("#q")).to_have_value("Region = 'US'")
     assert shop.service.messages(where="Region = 'US'").messages[0].id == kept[0]["id"]
+    page.get_by_role("link", name="Link to the view Americans").click()
+    expect(page.locator("#q")).to_have_value("Region = 'US'")
+    page.get_by_role("button", name="Delete the view Americans").click()
+    page.get_by_role("button", name="Yes, do it").click()
+    expect(page.get_by_role("group", name="Saved views")).to_have_text("No saved views yet")
 
 
 def test_keys_change_the_theme_and_the_zone_and_show_help(tabs: Tabs) -> None:

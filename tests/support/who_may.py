@@ -21,7 +21,7 @@ ALLOWED = {
     **dict.fromkeys(("applications", "ports", "groups", "locations", "orchestrations", "subscriptions", "hosts"), EVERYBODY),
     **dict.fromkeys(("waiting", "instances", "instance", "audit", "sample", "minutes", "me", "access", "live"), EVERYBODY),
     **dict.fromkeys(("messages", "message", "explain", "trace", "suspended", "suspended_groups"), EVERYBODY),
-    **dict.fromkeys(("operations", "operation", "try_filter"), EVERYBODY),
+    **dict.fromkeys(("operations", "operation", "try_filter", "views", "save_view", "delete_view"), EVERYBODY),
     **dict.fromkeys(("start", "stop", "enlist", "unenlist", "enable", "disable"), OPERATORS),
     **dict.fromkeys(("preview", "execute", "cancel_operation", "resume_instance", "cancel_instance"), OPERATORS),
     "part": READERS,

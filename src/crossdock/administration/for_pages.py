@@ -30,6 +30,7 @@ from crossdock.administration.known_message import known_message
 from crossdock.administration.message_ids import read_message_id
 from crossdock.administration.routes import Routes, read_routes
 from crossdock.administration.suspended import Selection
+from crossdock.administration.views import Views
 from crossdock.errors import UsageError
 from crossdock.message.message import Message, Part, StreamedPart
 from crossdock.messagebox.access import Right
@@ -65,6 +66,11 @@ class ForPages:
     """What `Administration` offers to pages. Reading a body is an act, which is recorded."""
 
     _agent: Agent
+
+    @property
+    def views(self) -> Views:
+        """The searches for messages that the person keeps."""
+        return Views(self._agent)
 
     def newest_sample(self) -> Sample | None:
         """As `sample`; None if nobody has looked at the MessageBox yet."""

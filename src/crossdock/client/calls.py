@@ -34,6 +34,7 @@ from crossdock.administration.service import (
     WaitingOverview,
 )
 from crossdock.administration.tokens import CreatedToken, TokenRow
+from crossdock.administration.views import SavedView
 from crossdock.client.call import Call, Page, in_path
 
 
@@ -378,3 +379,18 @@ def create_token(
 def revoke_token(name: str) -> Call[None]:
     """From here on the token names nobody."""
     return Call("DELETE", f"/tokens/{in_path(name)}", None)
+
+
+def views() -> Call[list[SavedView]]:
+    """Searches for messages that you keep, by name."""
+    return Call("GET", "/views", list[SavedView])
+
+
+def save_view(name: str, query: str) -> Call[SavedView]:
+    """Keep a search, as `type=Order&state=suspended`, under a name."""
+    return Call("PUT", f"/views/{in_path(name)}", SavedView, json={"query": query})
+
+
+def delete_view(name: str) -> Call[None]:
+    """Forget a search of yours."""
+    return Call("DELETE", f"/views/{in_path(name)}", None)

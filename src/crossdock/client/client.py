@@ -34,6 +34,7 @@ from crossdock.administration.service import (
     WaitingOverview,
 )
 from crossdock.administration.tokens import CreatedToken, TokenRow
+from crossdock.administration.views import SavedView
 from crossdock.client import calls
 from crossdock.client.call import API, Call, Page, Result, error_of, headers_of, sample_of, unreachable
 from crossdock.client.calls import MessagePage
@@ -351,3 +352,15 @@ class Client:
     def revoke_token(self, name: str) -> None:
         """From here on the token names nobody."""
         self._send(calls.revoke_token(name))
+
+    def views(self) -> list[SavedView]:
+        """Searches for messages that you keep, by name."""
+        return self._send(calls.views())
+
+    def save_view(self, name: str, query: str) -> SavedView:
+        """Keep a search, as `type=Order&state=suspended`, under a name."""
+        return self._send(calls.save_view(name, query))
+
+    def delete_view(self, name: str) -> None:
+        """Forget a search of yours."""
+        self._send(calls.delete_view(name))

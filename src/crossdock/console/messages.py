@@ -68,6 +68,7 @@ def messages(
         may_ask_personal=problem is not None and "is personal" in problem,
         states=STATES,
         spans=_SPANS,
+        views=service.views.list(),
     )
 
 

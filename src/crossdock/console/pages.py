@@ -20,6 +20,7 @@ from crossdock.console import (
     ports,
     sign_in,
     suspended,
+    views,
 )
 from crossdock.console.page import FOLDER, Notices, environment, render
 
@@ -42,7 +43,7 @@ def install(app: FastAPI) -> None:
     app.state.notices = Notices()
     app.state.error_page = error_page
     # The export is at /messages/export, which a message must not take for an id: lists come before what is in them.
-    for page in (overview, messages, message, edit, suspended, ports, instances, plan, hosts, audit, sign_in):
+    for page in (overview, messages, message, edit, suspended, ports, instances, plan, hosts, audit, views, sign_in):
         app.include_router(page.routes)
     app.mount("/static", StaticFiles(directory=FOLDER / "static"), name="static")
 

@@ -1,4 +1,4 @@
-"""What the console keeps in the MessageBox: tokens by which people sign in, and answers to give again."""
+"""What the console keeps in the MessageBox: tokens by which people sign in, answers to give again, and saved views."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from uuid import UUID
 
 from crossdock.errors import UsageError
 from crossdock.messagebox.audit import record_act
@@ -45,8 +46,18 @@ class KeptAnswer:
     headers: Mapping[str, str] | None
 
 
+@dataclass(frozen=True, slots=True)
+class SavedView:
+    """A search for messages that somebody keeps. `query` is that of its address: `type=Order&state=suspended`."""
+
+    id: UUID
+    name: str
+    query: str
+    saved_at: datetime
+
+
 class Console:
-    """`agent.console`: the verbs for tokens and answers."""
+    """`agent.console`: the verbs for tokens, answers and saved views."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -97,3 +108,19 @@ class Console:
     def drop_answer(self, person: str, key: str) -> None:
         """Nothing was done: the same request may come again."""
         self._database.run("drop_answer", {"person": person, "key": key})
+
+    def views(self) -> list[SavedView]:
+        """Those of the person who asks, by name."""
+        return self._database.listed("list_views", SavedView, {"person": self._database.actor.person})
+
+    def find_view(self, id_: UUID) -> SavedView | None:
+        """Also one of somebody else, which was shared."""
+        return next(iter(self._database.listed("find_view", SavedView, {"id": id_})), None)
+
+    def save_view(self, name: str, query: str, most: int) -> SavedView | None:
+        """Keep a search for the person who asks. None if there are `most` of other names already."""
+        asked = {"person": self._database.actor.person, "name": name, "query": query, "most": most}
+        return next(iter(self._database.listed("save_view", SavedView, asked)), None)
+
+    def delete_view(self, name: str) -> bool:
+        return bool(self._database.rows("delete_view", {"person": self._database.actor.person, "name": name}))

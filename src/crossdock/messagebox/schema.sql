@@ -1581,6 +1581,8 @@ DECLARE
             'SELECT (at, transaction, publisher, epoch, message_ids, references_to, subscriptions, exceptions, origins,
                      first_reference, last_reference) ON track_few',
             'SELECT (at, segment, filter) ON track_personal',
+            -- A policy says which rows may be changed.
+            'SELECT, INSERT, UPDATE, DELETE ON saved_view',
             'EXECUTE ON FUNCTION audit, find_token']
         WHEN 'operator' THEN ARRAY[
             'EXECUTE ON FUNCTION resume_deliveries, terminate_deliveries, resume_stopped, resume_instances, cancel_instances',
@@ -1711,3 +1713,18 @@ CREATE TABLE api_answer (
 );
 CREATE INDEX ON api_answer (at);
 COMMENT ON TABLE api_answer IS 'what the console answered to requests with an Idempotency-Key, for a day; without a status while the request is in progress';
+
+CREATE TABLE saved_view (
+    id            uuid        PRIMARY KEY DEFAULT gen_random_uuid(),
+    database_user text        NOT NULL DEFAULT session_user,
+    person        text        NOT NULL,
+    name          text        NOT NULL,
+    query         text        NOT NULL,
+    saved_at      timestamptz NOT NULL DEFAULT clock(),
+    CONSTRAINT names_of_one_person_differ UNIQUE (database_user, person, name)
+);
+COMMENT ON TABLE saved_view IS 'searches for messages that people keep under a name; who knows the id of one may open it';
+
+ALTER TABLE saved_view ENABLE ROW LEVEL SECURITY;
+CREATE POLICY everybody_opens_what_is_shared ON saved_view FOR SELECT USING (true);
+CREATE POLICY people_keep_their_own ON saved_view USING (database_user = session_user) WITH CHECK (database_user = session_user);

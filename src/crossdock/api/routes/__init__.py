@@ -1,13 +1,13 @@
-"""The routes of `/api/v1`: lists, messages, what is suspended, acts on ports and instances, deploying, access."""
+"""The routes of `/api/v1`: lists, messages, what is suspended, acts, deploying, access, and saved views."""
 
 from __future__ import annotations
 
 from fastapi import APIRouter
 
 from crossdock.api.problems import ProblemDocument
-from crossdock.api.routes import access, acts, deploying, lists, live, messages, suspended
+from crossdock.api.routes import access, acts, deploying, lists, live, messages, suspended, views
 
-MODULES = (lists, messages, suspended, acts, deploying, access, live)
+MODULES = (lists, messages, suspended, acts, deploying, access, views, live)
 
 
 def api_routes() -> APIRouter:

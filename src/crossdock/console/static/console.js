@@ -133,45 +133,6 @@
     showChosen();
   });
 
-  // Saved views of a list: names of addresses, kept in this browser
-  const viewsOf = () => JSON.parse(kept(`views.${location.pathname}`) ?? "{}");
-  const showViews = () => {
-    for (const list of all("[data-views]")) {
-      const views = viewsOf();
-      list.replaceChildren(...Object.keys(views).sort().map((name) => {
-        const view = document.createElement("span"), link = document.createElement("a"), drop = document.createElement("button");
-        view.className = "tag line";
-        link.href = location.pathname + views[name];
-        link.textContent = name;
-        drop.type = "button";
-        drop.className = "quiet-button view-drop";
-        drop.textContent = "×";
-        drop.setAttribute("aria-label", `Forget the view ${name}`);
-        drop.addEventListener("click", () => {
-          const left = viewsOf();
-          delete left[name];
-          keep(`views.${location.pathname}`, JSON.stringify(left));
-          showViews();
-        });
-        view.append(link, drop);
-        return view;
-      }));
-    }
-  };
-  for (const form of all("form[data-save-view]")) {
-    form.addEventListener("submit", (event) => {
-      event.preventDefault();
-      const name = form.elements.name.value.trim();
-      if (!name) return;
-      const asked = new URLSearchParams(location.search);
-      asked.delete("notice");
-      keep(`views.${location.pathname}`, JSON.stringify({ ...viewsOf(), [name]: asked.size ? `?${asked}` : "" }));
-      form.reset();
-      form.closest("details")?.removeAttribute("open");
-      showViews();
-    });
-  }
-
   // Forms that ask again as soon as a choice is made
   for (const field of all("[data-submits]")) field.addEventListener("change", () => field.form.requestSubmit());
 
@@ -186,6 +147,5 @@
     showChosen();
   };
   document.addEventListener("htmx:after:swap", () => refresh(document));
-  showViews();
   refresh(document);
 })();

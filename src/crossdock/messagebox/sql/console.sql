@@ -1,4 +1,4 @@
--- What the console keeps: tokens by which people sign in, and answers that it may have to give again.
+-- What the console keeps: tokens by which people sign in, answers that it may have to give again, and saved views.
 
 
 -- name: find_token
@@ -59,3 +59,32 @@ UPDATE api_answer
 
 -- name: drop_answer
 DELETE FROM api_answer WHERE person = %(person)s AND key = %(key)s;
+
+
+-- name: list_views
+SELECT id, name, query, saved_at
+  FROM saved_view
+ WHERE database_user = session_user AND person = %(person)s
+ ORDER BY name;
+
+
+-- name: find_view
+-- Whoever it belongs to: its id is as long as a token, and only who was given the link knows it.
+SELECT id, name, query, saved_at FROM saved_view WHERE id = %(id)s;
+
+
+-- name: save_view
+-- A view that is saved again keeps its id, so that links to it go on. No row if the person has as many as it may have.
+INSERT INTO saved_view (person, name, query)
+SELECT %(person)s, %(name)s, %(query)s
+ WHERE (SELECT count(*) FROM saved_view
+         WHERE database_user = session_user AND person = %(person)s AND name <> %(name)s) < %(most)s
+    ON CONFLICT ON CONSTRAINT names_of_one_person_differ DO UPDATE
+       SET query = excluded.query, saved_at = clock()
+RETURNING id, name, query, saved_at;
+
+
+-- name: delete_view
+DELETE FROM saved_view
+ WHERE database_user = session_user AND person = %(person)s AND name = %(name)s
+RETURNING id;
