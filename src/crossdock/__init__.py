@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from crossdock.application.builder import Application, boolean, datetime, decimal, float_, integer, text
     from crossdock.errors import DeliveryFailed, OrchestrationError, Timeout
-    from crossdock.message.message import Message
+    from crossdock.message.message import Message, Part
     from crossdock.orchestration.declare import Correlation, Port, Receive, orchestration
     from crossdock.orchestration.process import Process
     from crossdock.subscription.expression import P
@@ -23,6 +23,7 @@ __all__ = [
     "Message",
     "OrchestrationError",
     "P",
+    "Part",
     "Port",
     "Process",
     "Receive",
@@ -41,6 +42,7 @@ _HOMES = {
     "Message": "message.message",
     "OrchestrationError": "errors",
     "P": "subscription.expression",
+    "Part": "message.message",
     "Port": "orchestration.declare",
     "Process": "orchestration.process",
     "Receive": "orchestration.declare",

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from crossdock import Part
 from crossdock.errors import UsageError
 from crossdock.testing.orchestrations import (
     OrchestrationFailed,
@@ -93,6 +94,19 @@ def flow(messagebox: TemporaryMessageBox, folder: Path, body: str, *, suspends: 
     shop = (EXAMPLES / "shop.py").read_text().replace('"Warehouse": "Stock", ', "")
     (folder / "shop.py").write_text(shop)
     messagebox.deploy(folder / "shop.py", suspends=suspends)
+
+
+def test_parts_beyond_the_body_come_and_go(messagebox: TemporaryMessageBox, folder: Path) -> None:
+    body = """await process.receive(case)
+    await process.send(out, process.message("Invoice", {"id": order["OrderId"]}, parts=order.parts[1:]))"""
+    flow(messagebox, folder, body)
+    messagebox.publish("Order", {"id": "A1", "amount": 12.50}, parts=[Part("scan", b"content")])
+
+    messagebox.publish("Payment", {"id": "A1"})
+
+    [invoice] = messagebox.sent_to("Mail")
+    assert invoice.json() == {"id": "A1"}
+    assert invoice.part("scan") == b"content"
 
 
 def test_code_that_does_something_else_in_a_replay_fails_the_test(

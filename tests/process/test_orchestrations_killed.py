@@ -45,7 +45,8 @@ async def fulfil(process: Process, order: Message) -> None:
     await process.send(out, process.message("Note", {"id": order["OrderId"], "what": "invoice"}))
     paid = await process.receive(case)
     await process.delay(timedelta(milliseconds=50))
-    await process.send(out, process.message("Note", {"id": paid["OrderId"], "what": "ship"}))
+    ship = {"id": paid["OrderId"], "what": "ship", "scanned": len(order.part("scan"))}
+    await process.send(out, process.message("Note", ship, parts=order.parts[1:]))
 
 
 @orchestration(Receive("Line", initializes=lot), late="next")
@@ -103,7 +104,7 @@ class Office:
             Message(
                 self.agent.message_id(),
                 Context({"BTS.MessageType": type_, property_: value}),
-                (Part("body", json.dumps({key: value, **body}).encode()),),
+                (Part("body", json.dumps({key: value, **body}).encode()), Part("scan", scan(value))),
             )
             for value in values
         )
@@ -141,6 +142,11 @@ class Office:
 
     def notes(self) -> list[dict[str, object]]:
         return [json.loads(path.read_bytes()) for path in (self.folder / "out").glob("[!.]*")]
+
+
+def scan(value: str) -> bytes:
+    """The second part of a message. Some are so large that they are fetched when they are read."""
+    return value.encode() * (20_000 if value.endswith("50") else 1)
 
 
 @pytest.fixture
@@ -195,6 +201,7 @@ def test_every_conversation_and_convoy_ends_once_whoever_is_killed(office: Offic
     once = Counter(cases)
     for what in ("invoice", "ship"):
         assert Counter(str(note["id"]) for note in notes if note["what"] == what) == once
+    assert all(note["scanned"] == len(scan(str(note["id"]))) for note in notes if note["what"] == "ship")
     lines = Counter((note["id"], line) for note in notes if note["what"] == "batch" for line in note["lines"])  # type: ignore[attr-defined]
     assert lines == {(f"K{each}", number): 2 for each in range(share // 5) for number in range(ROUNDS)}
     assert "Traceback" not in (office.folder / "errors.txt").read_text()

@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 
 from crossdock.message.context import Context
 from crossdock.message.document import parse_json
-from crossdock.message.message import Message, MessageId, Part
+from crossdock.message.message import Message, MessageId, Part, StreamedPart
 from crossdock.message.property import Value
 from crossdock.orchestration.atomic import perform
 from crossdock.orchestration.body import encode_body
@@ -93,12 +93,13 @@ class Driver:
         promote: Mapping[str, Value] | None = None,
         labels: Sequence[str] = (),
         written: Mapping[str, Value] | None = None,
+        parts: Sequence[Part | StreamedPart] = (),
     ) -> UUID:
         """Store a message."""
         content, found, _ = self.tools.make(type_, body, promote or {})
         context = Context({**found, "BTS.MessageType": type_}, written or {}, frozenset(labels))
         id_ = uuid4()
-        self.tools.messages[id_] = Message(MessageId(id_), context, (Part("body", content),))
+        self.tools.messages[id_] = Message(MessageId(id_), context, (Part("body", content), *parts))
         return id_
 
     def activate(self, type_: str = "Order", body: object = None, *, receive: int = 0, **promoted: Value) -> Stepped:

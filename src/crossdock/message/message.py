@@ -57,6 +57,13 @@ class Message(Struct, frozen=True):
         """The whole body; `parts[0].chunks()` does not hold a large one in memory."""
         return b"".join(self.parts[0].chunks())
 
+    def part(self, name: str) -> bytes:
+        """The whole content of the first part of this name; `parts` has all of them. Raises KeyError."""
+        for part in self.parts:
+            if part.name == name:
+                return b"".join(part.chunks())
+        raise KeyError(f"message {self.id} of type {self.type!r} has no part {name!r}")
+
     @property
     def type(self) -> str:
         """The message type; empty if the message has none."""

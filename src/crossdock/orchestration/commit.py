@@ -119,7 +119,8 @@ class Commits:
 
     def _done(self, outcome: Outcome) -> None:
         live, state = outcome.live, outcome.last.state
-        if isinstance(state, Waiting) and outcome.mismatch is None:
+        # A large part is read by the claim of its message, which ends here; after a replay it is read as what is held.
+        if isinstance(state, Waiting) and outcome.mismatch is None and not outcome.task.has_streams:
             live.history = None if live.history is None else outcome.history
             live.step, live.stored, live.subscribed = live.step + outcome.recorded, True, True
             self._environment.runs.keep(live)

@@ -6,7 +6,7 @@ Nothing here reaches outside. A verb notes down what it does in the journal of t
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from inspect import iscoroutinefunction
 from random import Random
@@ -16,7 +16,7 @@ from uuid import UUID
 from crossdock.errors import DocumentError
 from crossdock.message.context import Context
 from crossdock.message.document import write_json
-from crossdock.message.message import Message, MessageId, Part
+from crossdock.message.message import Message, MessageId, Part, StreamedPart
 from crossdock.message.property import Value
 from crossdock.orchestration.atomic import name_of
 from crossdock.orchestration.declare import Correlation, Port
@@ -43,17 +43,28 @@ class Process:
 
     # Messages out
 
-    def message(self, type: str, body: object, *, promote: Mapping[str, Value] | None = None) -> Message:  # noqa: A002
-        """A new message. `body` is bytes, text, or values for JSON; its schema promotes, and `promote` adds to that."""
+    def message(
+        self,
+        type: str,  # noqa: A002
+        body: object,
+        *,
+        promote: Mapping[str, Value] | None = None,
+        parts: Sequence[Part | StreamedPart] = (),
+    ) -> Message:
+        """A new message. `body` is bytes, text, or values for JSON; its schema promotes, and `promote` adds to that.
+
+        `parts` come after the body: new ones, as `Part("scan", content)`, or those of a message that was received.
+        """
         self._instance.scheduler.check_alive()
         content, promoted, written = self._instance.tools.make(type, body, promote or {})
         context = Context({**promoted, "BTS.MessageType": type}, written)
-        return Message(MessageId(_uuid(self._instance.draw("message", 16))), context, (Part("body", content),))
+        every = (Part("body", content), *self._distinct(parts))
+        return Message(MessageId(_uuid(self._instance.draw("message", 16))), context, every)
 
     def map(self, name: str, message: Message) -> Message:
-        """What the map of this name makes of a message."""
+        """What the map of this name makes of the body of a message. The other parts stay as they are."""
         self._instance.scheduler.check_alive()
-        return self.message(*self._instance.tools.map(name, message))
+        return self.message(*self._instance.tools.map(name, message), parts=message.parts[1:])
 
     async def send(
         self,
@@ -245,6 +256,19 @@ class Process:
         if not isinstance(time, kind):
             raise self._instance.misuse(f"{time!r} is not a {kind.__name__}")
         return time
+
+    def _distinct(self, parts: Sequence[Part | StreamedPart]) -> Iterator[Part | StreamedPart]:
+        """Each with a name of its own, by which it is found again."""
+        names = {"body"}
+        for part in parts:
+            if not isinstance(part, Part | StreamedPart):
+                raise self._instance.misuse(f"a part is made by Part(name, content), and this is {type(part).__name__}")
+            if isinstance(part, Part) and not isinstance(part.body, bytes):
+                raise self._instance.misuse(f"the content of part {part.name!r} is not bytes")
+            if not part.name or part.name in names:
+                raise self._instance.misuse(f"{part.name!r} is not a name that no other part of the message has")
+            names.add(part.name)
+            yield part
 
     def _answered(self, request: Message | None, line: str) -> UUID:
         waiting = self._instance.open_requests

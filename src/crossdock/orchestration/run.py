@@ -8,7 +8,15 @@ from traceback import TracebackException
 from typing import Any, assert_never
 from uuid import UUID
 
-from crossdock.errors import CancelledError, CrossdockError, HistoryError, Mismatch, MisuseError, OrchestrationError
+from crossdock.errors import (
+    CancelledError,
+    CrossdockError,
+    HistoryError,
+    Mismatch,
+    MisuseError,
+    OrchestrationError,
+    OutageError,
+)
 from crossdock.foreign import described
 from crossdock.orchestration.declare import Orchestration
 from crossdock.orchestration.history import (
@@ -77,7 +85,8 @@ class InstanceRun:
     def step(self, at: datetime, events: Sequence[Event]) -> Stepped:
         """Give the events to the code, one after the other, and run it until everything waits.
 
-        What the code raises is a state. What `Tools.load` raises is raised here, and the run cannot be used after it.
+        What the code raises is a state, but an OutageError. That and what `Tools.load` raises is raised here, and the
+        run cannot be used after it.
         """
         return self._step(at, events, Journal(None))
 
@@ -112,6 +121,8 @@ class InstanceRun:
                 if self._instance.continues_with is not None:
                     rest = events[position + 1 :]
                     break
+            if isinstance(self._failure, OutageError):
+                raise self._failure  # it read a large part: the step comes again, when PostgreSQL is back
             self.state = self._state(rest)
             if journal.replaying:
                 failure = self.state.error if isinstance(self.state, Failed) else ""
@@ -128,7 +139,7 @@ class InstanceRun:
     def _replay(self, record: StepRecord) -> None:
         try:
             self._step(record.at, record.events, Journal(record.commands))
-        except Mismatch:
+        except (Mismatch, OutageError):
             raise
         except Exception as error:
             name, number = self._instance.orchestration.name, self._instance.step

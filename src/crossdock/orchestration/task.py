@@ -10,7 +10,7 @@ from typing import Any, assert_never
 from uuid import UUID
 
 from crossdock.errors import ApplicationError, InstanceEndedError, Mismatch, OrchestrationError, brief
-from crossdock.message.message import Message, MessageId
+from crossdock.message.message import Message, MessageId, StreamedPart
 from crossdock.message.publication import Awaited
 from crossdock.messagebox.instance_change import WAKE_UP, InstanceChange
 from crossdock.messagebox.instance_rows import new_instance_id
@@ -93,6 +93,11 @@ class Task:
     def deaths(self) -> int:
         """How many processes have ended that had some of it in hand."""
         return max([self.timer_deaths, *(each.deaths for each in self.references)])
+
+    @property
+    def has_streams(self) -> bool:
+        """Whether a message comes with a part that is fetched when it is read."""
+        return any(isinstance(part, StreamedPart) for each in self.references for part in each.message.parts)
 
     def events(self, live: Live, correlations: Mapping[int, str | None], *, case_sensitive: bool) -> list[Event]:
         """In the order in which they are given to the code: what began it, messages, timers.

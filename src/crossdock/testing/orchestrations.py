@@ -134,12 +134,12 @@ class TemporaryMessageBox:
                 self._hosts[id_] = _Host(self.agent, id_, self._stack)
         self.run()
 
-    def publish(self, type_: str, body: object = None, **promoted: Value) -> Message:
+    def publish(self, type_: str, body: object = None, *, parts: Sequence[Part] = (), **promoted: Value) -> Message:
         """Publish a message as its receive location would: its schema promotes, and `promoted` is added to that.
 
-        `body` is what JSON can hold, text or bytes. AssertionError if nobody subscribes to it.
+        `body` is what JSON can hold, text or bytes; `parts` come after it. AssertionError if nobody subscribes to it.
         """
-        message = self._made(type_, body, promoted)
+        message = self._made(type_, body, promoted, parts)
         host = next(iter(self._hosts.values()))
         published = self.agent.publish([Publication(host.id, (message,))])
         if published.unrouted:
@@ -150,7 +150,9 @@ class TemporaryMessageBox:
         self.run()
         return message
 
-    def ask(self, port: str, type_: str, body: object = None, **promoted: Value) -> Asked:
+    def ask(
+        self, port: str, type_: str, body: object = None, *, parts: Sequence[Part] = (), **promoted: Value
+    ) -> Asked:
         """Ask as a client of this two-way receive port would. See `reply` of what is given; it may come later.
 
         AssertionError if nobody would answer.
@@ -161,7 +163,7 @@ class TemporaryMessageBox:
             raise UsageError(f"There is no two-way receive port {port!r} (there are: {known}).")
         host = self._hosts[self.agent.configuration.hosts()[self._waiting_ports[service]]]
         waiting = uuid4()
-        made = self._made(type_, body, {"BTS.ReceivePortName": port, **promoted})
+        made = self._made(type_, body, {"BTS.ReceivePortName": port, **promoted}, parts)
         context = made.context.write("BTS.IsRequestResponse", True).write(TOKEN, token_of(waiting))
         asked = self._asked[waiting] = Asked(Message(made.id, context, made.parts))
         id_ = self.agent.configuration.waiting_services()[service]
@@ -179,13 +181,15 @@ class TemporaryMessageBox:
             raise UsageError(f"There is no send port {port!r} (there are: {', '.join(self._ports) or 'none'}).")
         return tuple(self._sent[port])
 
-    def answer(self, port: str, type_: str, body: object = None, **promoted: Value) -> Message:
+    def answer(
+        self, port: str, type_: str, body: object = None, *, parts: Sequence[Part] = (), **promoted: Value
+    ) -> Message:
         """Let the partner of a two-way send port answer the oldest request that has no answer yet."""
         host, reference = self._request(port)
-        context = self._made(type_, body, promoted).context
-        back = {**context.promoted, "BTS.SPName": port, **route_back(reference.message)}
-        written = {**context.written, "BTS.RequestMessageID": str(reference.message.id)}
-        answer = self._message(Context(back, written, reference.message.context.labels), body)
+        made = self._made(type_, body, promoted, parts)
+        back = {**made.context.promoted, "BTS.SPName": port, **route_back(reference.message)}
+        written = {**made.context.written, "BTS.RequestMessageID": str(reference.message.id)}
+        answer = Message(made.id, Context(back, written, reference.message.context.labels), made.parts)
         host.settle(reference, answer)
         self.run()
         return answer
@@ -273,7 +277,7 @@ class TemporaryMessageBox:
 
     # Messages
 
-    def _made(self, type_: str, body: object, promoted: dict[str, Value]) -> Message:
+    def _made(self, type_: str, body: object, promoted: dict[str, Value], parts: Sequence[Part]) -> Message:
         if not self._hosts:
             raise UsageError("Nothing is deployed. Call deploy() first.")
         definition = self._schemas.get(type_)
@@ -284,10 +288,7 @@ class TemporaryMessageBox:
         if document.error is not None:
             raise UsageError(f"This body is no {type_}: {document.error}")
         context = Context({"BTS.MessageType": type_, **document.promoted, **promoted}, document.written)
-        return self._message(context, document.body)
-
-    def _message(self, context: Context, body: object) -> Message:
-        return Message(self.agent.message_id(), context, (Part("body", encode_body(body)),))
+        return Message(self.agent.message_id(), context, (Part("body", document.body), *parts))
 
 
 def _id(instance: Instance | str) -> str:
