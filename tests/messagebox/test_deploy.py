@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 
 import psycopg
@@ -9,7 +10,7 @@ import pytest
 
 from box import PROPERTIES, a_publication, deployment, listed
 from crossdock.errors import ApplicationError, PropertyError
-from crossdock.message.property import PropertyRegistry, PropertyType
+from crossdock.message.property import PropertyRegistry, PropertyType, Value
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.deployment import Deployment
 from crossdock.subscription.text import parse_filter
@@ -21,6 +22,20 @@ def test_deploying_the_same_application_again_changes_nothing(agent: Agent) -> N
 
     assert not agent.subscriptions.deploy(deployment(A="Region = 'NO'"))
     assert agent.epoch() == epoch
+
+
+@pytest.mark.parametrize("few", [0, 1_000])
+def test_few_subscriptions_are_loaded_as_many_are(agent: Agent, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("crossdock.messagebox.load._FEW_PREDICATES", few)
+    agent.subscriptions.deploy(
+        deployment(A="Region IN ('NO', 'SE') AND Amount >= 10.5", B="NOT EXISTS(Amount) OR Region = 'DE'")
+    )
+
+    router = agent.router()
+
+    messages: list[dict[str, Value]]
+    messages = [{"Region": "no", "Amount": Decimal(11)}, {"Region": "NO", "Amount": Decimal(10)}, {"Region": "SE"}]
+    assert [[each.service for each in router.route(message)] for message in messages] == [["A"], [], ["B"]]
 
 
 def test_changed_filter_takes_effect_and_keeps_the_subscription(agent: Agent) -> None:

@@ -40,6 +40,19 @@ def test_help_imports_nothing_that_takes_long() -> None:
     assert modules(called).intersection(HEAVY) == set()
 
 
+def test_index_of_a_few_subscriptions_imports_no_pandas() -> None:
+    called = (
+        "from crossdock.message.property import PropertyType\n"
+        "from crossdock.subscription.index.index import SubscriptionIndex\n"
+        "from crossdock.subscription.index.rows import filters_of_rows\n"
+        "types = {'Region': PropertyType.TEXT}\n"
+        "index = SubscriptionIndex.build(filters_of_rows([(7, 0, 0, 'Region', '=', 'NO')], types).items(), types)\n"
+        "assert index.match_one({'Region': 'NO'}) == [7]"
+    )
+
+    assert "pandas" not in modules(called)
+
+
 def test_names_from_a_file_import_nothing_that_takes_long() -> None:
     called = (
         "from pathlib import Path\nfrom crossdock.administration.names import known_names\nknown_names(Path('x'), '')"

@@ -9,6 +9,7 @@ from threading import Event
 
 from crossdock.administration.deploying import Applied, deploy
 from crossdock.application.deploy import deployment_of
+from crossdock.application.express_lane import prepare_express_lane
 from crossdock.application.load import load_application
 from crossdock.application.store import existing
 from crossdock.messagebox.agent import Agent
@@ -89,6 +90,7 @@ def run(
     deployed: Callable[[Applied], object] = lambda _: None,
 ) -> Summary:
     """Deploy an application and run everything on this machine; `deployed` hears what the deployment has changed."""
+    prepare_express_lane(deployment)
     from crossdock.application.processes import run as run_application  # takes a while to import
 
     def deploy_and_tell(agent: Agent) -> None:

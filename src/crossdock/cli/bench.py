@@ -201,3 +201,17 @@ def bench_console(
     with stages() as progress:
         figures = measure(**size, database=database, progress=progress)
     print_figures(figures, output)
+
+
+@bench.command("start")
+def bench_start(
+    rounds: Annotated[int, typer.Option(min=1, help="How often it starts in a new home, and again.")] = 3,
+    output: Output = Format.TABLE,
+) -> None:
+    """Start `crossdock run` until web requests are answered, hosts deliver and Spark routes, and `crossdock --help`."""
+    from crossdock.bench.start import bench_start as measure
+    from crossdock.cli.output import print_figures, stages
+
+    with stages() as progress:
+        figures = measure(rounds=rounds, progress=progress)
+    print_figures(figures, output)

@@ -17,7 +17,7 @@ import pyarrow as pa
 from crossdock.message.property import PropertyRegistry, PropertyType
 from crossdock.messagebox.statement import statement
 from crossdock.subscription.index.index import SubscriptionIndex
-from crossdock.subscription.index.rows import filters_of_table
+from crossdock.subscription.index.rows import filters_of_rows
 from crossdock.subscription.predicate import Filter
 from crossdock.subscription.router import ActivatingReceive, CorrelationSet, Epoch, Router, Subscription, Tracking
 from crossdock.subscription.text import parse_filter
@@ -25,6 +25,7 @@ from crossdock.subscription.text import parse_filter
 _KEPT_EPOCHS = 3
 _LEFT_OVER_SECONDS = 600
 _SMALL_CHANGE = 1_000
+_FEW_PREDICATES = 5_000
 _COLUMNS = pa.schema(
     [
         ("subscription", pa.int64()),
@@ -57,8 +58,8 @@ def load_router(connection: psycopg.Connection, known: Router | None, folder: Pa
 
 def load_filters(connection: psycopg.Connection) -> dict[int, Filter]:
     """The filters as they were declared, without the transport id that every service has."""
-    table = _predicates(connection, -1, first_group=1)
-    return {number: Filter(groups) for number, groups in filters_of_table(table, load_types(connection)).items()}
+    rows = _predicates(connection, -1, first_group=1)
+    return {number: Filter(groups) for number, groups in filters_of_rows(rows, load_types(connection)).items()}
 
 
 def _is_past(connection: psycopg.Connection, epoch: Epoch) -> bool:
@@ -118,8 +119,11 @@ def _much_changed(connection: psycopg.Connection, known: Router) -> bool:
 def _load_all(connection: psycopg.Connection, epoch: Epoch, files: _Files, *, case_sensitive: bool) -> Router:
     index = files.open()
     if index is None:
-        table = _predicates(connection, -1)
-        index = SubscriptionIndex.build(table, load_types(connection), case_sensitive=case_sensitive)
+        types, rows = load_types(connection), _predicates(connection, -1)
+        # pyarrow imports pandas to make a table of lists: a second that a few subscriptions need not wait for.
+        few = len(rows) <= _FEW_PREDICATES
+        filters = filters_of_rows(rows, types).items() if few else _table_of(rows)
+        index = SubscriptionIndex.build(filters, types, case_sensitive=case_sensitive)
         files.save(index)
     return _router(connection, epoch, _subscriptions(connection, -1), index, case_sensitive=case_sensitive)
 
@@ -131,7 +135,8 @@ def _load_changes(connection: psycopg.Connection, epoch: Epoch, files: _Files, k
     index = files.open()
     if index is None:
         # A changed subscription may have lost its filter, and then no predicate rows replace the old ones.
-        index = known.index.with_changes(_predicates(connection, known.epoch.number), [*removed, *changed], types=types)
+        added = filters_of_rows(_predicates(connection, known.epoch.number), types).items()
+        index = known.index.with_changes(added, [*removed, *changed], types=types)
         files.save(index)
     kept = {number: each for number, each in known.subscriptions.items() if number not in removed}
     return _router(connection, epoch, {**kept, **changed}, index, case_sensitive=known.case_sensitive)
@@ -193,9 +198,12 @@ def _subscription(id_: int, service: int, name: str, host: int, state: Any, *res
     return Subscription(id_, service, name, host, state, priority, line, two_way, frozenset(labels), address, receives)
 
 
-def _predicates(connection: psycopg.Connection, after: int, *, first_group: int = 0) -> pa.Table:
+def _predicates(connection: psycopg.Connection, after: int, *, first_group: int = 0) -> list[tuple[Any, ...]]:
     parameters = {"epoch": after, "first_group": first_group}
-    rows = connection.execute(statement("load_predicates"), parameters).fetchall()
+    return connection.execute(statement("load_predicates"), parameters).fetchall()
+
+
+def _table_of(rows: Sequence[tuple[Any, ...]]) -> pa.Table:
     columns: list[Any] = list(zip(*rows, strict=True)) if rows else [[] for _ in _COLUMNS]
     arrays = [pa.array(column, field.type) for column, field in zip(columns, _COLUMNS, strict=True)]
     return pa.Table.from_arrays(arrays, schema=_COLUMNS)

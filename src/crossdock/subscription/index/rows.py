@@ -102,12 +102,16 @@ def rows_of_table(table: pa.Table, types: PropertyTypes) -> PredicateRows:
 
 def filters_of_table(table: pa.Table, types: PropertyTypes) -> dict[int, tuple[Group, ...]]:
     """The filters that such a table holds, as objects: for few subscriptions, or for the specification."""
+    return filters_of_rows((tuple(row.values()) for row in table.to_pylist()), types)
+
+
+def filters_of_rows(rows: Iterable[tuple[Any, ...]], types: PropertyTypes) -> dict[int, tuple[Group, ...]]:
+    """The same for rows with the values of these columns, in their order."""
     values: dict[tuple[int, int, int], tuple[str, Operator, list[Value]]] = {}
-    for row in table.to_pylist():
-        place = row["subscription"], row["group"], row["predicate"]
-        _, _, constants = values.setdefault(place, (row["property"], Operator(row["operator"]), []))
-        if row["value"] is not None:
-            constants.append(parse_value(_type(types, row["property"]), row["value"]))
+    for subscription, group, predicate, name, operator, text in rows:
+        _, _, constants = values.setdefault((subscription, group, predicate), (name, Operator(operator), []))
+        if text is not None:
+            constants.append(parse_value(_type(types, name), text))
     groups: dict[int, dict[int, list[Predicate]]] = {}
     for (subscription, group, _), (name, operator, constants) in sorted(values.items()):
         constant = tuple(constants) if operator is Operator.IN else next(iter(constants), None)
