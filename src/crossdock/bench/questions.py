@@ -76,27 +76,34 @@ def fill(agent: Agent, messages: int, progress: Progress) -> list[tuple[str, str
     for begin in range(0, messages, _BATCH * _CHUNK):
         numbers = range(begin, min(messages, begin + _BATCH * _CHUNK))
         progress(f"publishing and delivering up to {numbers.stop:,} of {messages:,} messages")
-        made = [_message(agent, number) for number in numbers]
+        batches = orders(agent, host, numbers)
+        made = [message for batch in batches for message in batch.messages]
         asked += [(short_id(each.id), f"A{n}") for n, each in zip(numbers, made, strict=True) if n % every == every - 1]
-        batches = [Publication(host, tuple(made[start : start + _BATCH])) for start in range(0, len(made), _BATCH)]
         timed(batches, lambda batch: agent.publish([batch]))
         if numbers.stop < messages:
-            _deliver(agent, host)
+            deliver(agent, host)
+            for job in all_jobs(agent):
+                job.run_once()
     return asked
 
 
-def _deliver(agent: Agent, host: int) -> None:
-    counter, waiting = Counter(), agent.statistics().ready
+def orders(agent: Agent, host: int, numbers: range) -> list[Publication]:
+    """Messages with these numbers in batches, each of which is published at once."""
+    made = [_message(agent, number) for number in numbers]
+    return [Publication(host, tuple(made[start : start + _BATCH])) for start in range(0, len(made), _BATCH)]
+
+
+def deliver(agent: Agent, host: int) -> None:
+    """Everything that is ready, to nowhere."""
+    counter = Counter()
     instance = HostInstance(agent, host, One(lambda name: NoService(name, counter)), limits=HostLimits(workers=8))
     instance.start()
     try:
-        while counter.sent < waiting or instance.in_hand:
+        while not agent.queues.idle(host):
             instance.check()
             time.sleep(0.005)
     finally:
         instance.stop()
-    for job in all_jobs(agent):
-        job.run_once()
 
 
 def deployment(subscriptions: int, more: Sequence[str] = ()) -> Deployment:

@@ -190,6 +190,7 @@ def bench_console(
     suspended: Annotated[int, typer.Option(min=1, help="How many are suspended.")] = 100_000,
     ports: Annotated[int, typer.Option(min=3, help="How many send ports.")] = 10_000,
     instances: Annotated[int, typer.Option(min=1, help="How many instances of orchestrations.")] = 100_000,
+    tabs: Annotated[int, typer.Option(min=0, help="How many open tabs' cost is measured, as 50.")] = 0,
     database: EmptyDatabase = "",
     output: Output = Format.TABLE,
 ) -> None:
@@ -197,7 +198,7 @@ def bench_console(
     from crossdock.bench.console import bench_console as measure
     from crossdock.cli.output import print_figures, stages
 
-    size = {"messages": messages, "suspended": suspended, "ports": ports, "instances": instances}
+    size = {"messages": messages, "suspended": suspended, "ports": ports, "instances": instances, "tabs": tabs}
     with stages() as progress:
         figures = measure(**size, database=database, progress=progress)
     print_figures(figures, output)
