@@ -77,7 +77,7 @@ Figures = dict[str, Any]
 
 
 def bench_orchestration(
-    *, instances: int, waiting: int, history: int, database: str, progress: Progress, warn: Progress
+    *, instances: int, waiting: int, woken_of: int, history: int, database: str, progress: Progress, warn: Progress
 ) -> Figures:
     """Every figure of one run. Raises CrossdockError unless every instance ended with everything delivered."""
     with (
@@ -96,7 +96,7 @@ def bench_orchestration(
             figures[name.format("correlated")] = round(bench.rate(instances, ["Case", "Payment"], port=port))
         figures |= _beside_dbos(figures["instances_per_s"], agent.database, min(instances, 500), progress, warn)
         figures |= step_figures(bench, history)
-        return figures | waiting_figures(bench, waiting)
+        return figures | waiting_figures(bench, waiting, woken_of)
 
 
 def _beside_dbos(ours: float, database: str, workflows: int, progress: Progress, warn: Progress) -> Figures:
@@ -134,8 +134,12 @@ class Bench:
     def publish(self, type_: str, numbers: range) -> None:
         for begin in range(0, len(numbers), _PUBLISHED_TOGETHER):
             some = numbers[begin : begin + _PUBLISHED_TOGETHER]
-            messages = tuple(self._message(type_, number) for number in some)
+            messages = tuple(self.message(type_, number) for number in some)
             self.agent.publish([Publication(self.host_id, messages)])
+
+    def message(self, type_: str, number: int) -> Message:
+        context = Context({"BTS.MessageType": type_, "OrderId": str(number)})
+        return Message(self.agent.message_id(), context, (Part("body", b'{"id": "%d", "amount": 17}' % number),))
 
     def rate(self, instances: int, types: Sequence[str], *, port: bool) -> float:
         """Instances per second until all have ended; with `port`, until everything they sent is delivered too."""
@@ -197,10 +201,6 @@ class Bench:
     def _publish_each(self, types: Sequence[str], instances: int) -> None:
         for type_ in types:
             self.publish(type_, range(instances))
-
-    def _message(self, type_: str, number: int) -> Message:
-        context = Context({"BTS.MessageType": type_, "OrderId": str(number)})
-        return Message(self.agent.message_id(), context, (Part("body", b'{"id": "%d", "amount": 17}' % number),))
 
     def _check(self, sends: int, delivered: int) -> None:
         """Each of these instances sends once for each message it receives."""

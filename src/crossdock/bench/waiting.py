@@ -11,6 +11,8 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from crossdock.bench.memory import resident
+from crossdock.bench.multiply import multiply_waiting
+from crossdock.errors import CrossdockError
 from crossdock.host.limits import DEFAULT_LIMITS
 from crossdock.messagebox.queues import ORCHESTRATIONS
 from crossdock.orchestration.engine import ORCHESTRATION
@@ -24,12 +26,20 @@ _WATCHERS = 20
 _TIMED_STEPS = 10
 _RELOADS = 5
 _MEGABYTE = 1024 * 1024
+_SENT = """
+SELECT convert_from(part.body, 'UTF8')::json ->> 'id'
+  FROM crossdock.queue JOIN crossdock.part ON part.id = queue.message_id
+ WHERE queue.host_id = %s AND queue.subqueue = 0
+"""
 
 Figures = dict[str, Any]
 
 
-def waiting_figures(bench: Bench, instances: int) -> Figures:
-    """Memory of this process before and after so many instances wait, and the time until one of them has stepped."""
+def waiting_figures(bench: Bench, instances: int, woken_of: int) -> Figures:
+    """Memory of this process before and after so many instances wait, and the time until one of them has stepped.
+
+    Then the same time among `woken_of`, of which those beyond `instances` are copies of one; 0 leaves that out.
+    """
     bench.progress(f"{instances:,} instances that wait")
     bench.publish("Claim", range(instances))
     before = resident(os.getpid())
@@ -38,11 +48,9 @@ def waiting_figures(bench: Bench, instances: int) -> Figures:
         bench.wait(lambda: not bench.busy(), pause=0.1)
         seconds = time.perf_counter() - began
         after = resident(os.getpid())
-        bench.progress(f"waking some of {instances:,}")
-        # The same numbers in every run, from among those that have waited longest.
-        woken = random.Random(17).sample(range(max(1, instances // 2)), min(_WOKEN, max(1, instances // 2)))  # noqa: S311
-        wakes = [_wake(bench, number, done) for done, number in enumerate(woken, 1)]
-    return {
+        # From among those that have waited longest.
+        woken, wakes = _woken(bench, range(max(1, instances // 2)), instances, [])
+    figures = {
         "waiting": instances,
         "waiting_per_s": round(instances / seconds),
         "memory_before_mb": round(before / _MEGABYTE, 1),
@@ -50,6 +58,32 @@ def waiting_figures(bench: Bench, instances: int) -> Figures:
         "waiting_memory_mb": round((after - before) / _MEGABYTE, 1),
         "wake_ms": round(median(wakes) * 1000, 1),
     }
+    return figures if woken_of <= instances else figures | _copied_figures(bench, instances, woken_of, woken)
+
+
+def _copied_figures(bench: Bench, instances: int, woken_of: int, woken_before: list[int]) -> Figures:
+    """The time to wake a copy among very many instances, none of which the engine has ever had in memory."""
+    copied = range(instances, woken_of + len(woken_before))
+    bench.progress(f"{woken_of:,} instances that wait, most of them copied in the database")
+    began = time.perf_counter()
+    multiply_waiting(bench, copied)
+    seconds = time.perf_counter() - began
+    with bench.running():
+        _, wakes = _woken(bench, copied, woken_of, woken_before)
+    return {f"wake_ms_{woken_of}": round(median(wakes) * 1000, 1), "copying_seconds": round(seconds, 1)}
+
+
+def _woken(bench: Bench, numbers: range, waiting: int, before: list[int]) -> tuple[list[int], list[float]]:
+    """Which were woken, with those before, and the seconds of each. Every one has to end with what it has to send."""
+    bench.progress(f"waking some of {waiting:,}")
+    woken = random.Random(17).sample(numbers, min(_WOKEN, len(numbers)))  # noqa: S311 - the same ones in every run
+    wakes = [_wake(bench, number, done) for done, number in enumerate(woken, len(before) + 1)]
+    every = [*before, *woken]
+    sent = sorted(int(number) for (number,) in bench.connection.execute(_SENT, [bench.host_id]))
+    left = bench.connection.execute("SELECT count(*) FROM crossdock.instance").fetchone()
+    if sent != sorted(every) or left != (waiting - len(woken),) or bench.agent.statistics().suspended:
+        raise CrossdockError(f"The figures are void: of {len(every)} instances that were woken {len(sent)} have ended.")
+    return every, wakes
 
 
 def _wake(bench: Bench, number: int, woken: int) -> float:

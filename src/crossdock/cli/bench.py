@@ -148,6 +148,9 @@ def bench_latency(
 def bench_orchestration(
     instances: Annotated[int, typer.Option(min=1, help="How many instances of each kind.")] = 5_000,
     waiting: Annotated[int, typer.Option(min=1, help="How many instances wait while some are woken.")] = 100_000,
+    woken_of: Annotated[
+        int, typer.Option(min=0, help="Among how many others are woken; those beyond --waiting are copied.")
+    ] = 1_000_000,
     history: Annotated[int, typer.Option(min=1, help="How many steps a long-lived instance does.")] = 1_000,
     database: EmptyDatabase = "",
     output: Output = Format.TABLE,
@@ -160,6 +163,7 @@ def bench_orchestration(
         figures = measure(
             instances=instances,
             waiting=waiting,
+            woken_of=woken_of,
             history=history,
             database=database,
             progress=show,
