@@ -50,7 +50,10 @@ def asked(client: httpx.Client, route: RouteContext, box: Seeded) -> int:
     """The status that it answers with. Acts are asked of things that are there, where that changes nothing for others."""
     id_ = box.instance if "/instances/" in str(route.path) else box.suspended
     path = (
-        str(route.path).replace("{id}", id_).replace("{name:path}", "body" if "/parts/" in str(route.path) else "Plain")
+        str(route.path)
+        .replace("{id}", id_)
+        .replace("{verb}", "start")
+        .replace("{name:path}", "body" if "/parts/" in str(route.path) else "Plain")
     )
     method = next(iter(route.methods or []))
     with client.stream(method, path, json=BODIES.get(route.operation_id or "")) as response:

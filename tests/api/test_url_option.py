@@ -3,51 +3,28 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from console_box import Seeded
+from console_box import APPLICATION, Seeded
 from console_fixtures import box, console
-from crossdock.cli.app import app
-from crossdock.errors import CrossdockError
 from served import Served
+from url_desk import UrlDesk
 
 __all__ = ["box", "console"]
 
 
-class Desk:
-    """Runs a command on the MessageBox, or at its console."""
-
-    def __init__(self, console: Served, token: str) -> None:
-        self._here = ["--database", console.database]
-        self._there = ["--url", console.url, "--token", token]
-
-    def here(self, *words: str) -> tuple[int, str]:
-        return self._run(*words, *self._here)
-
-    def there(self, *words: str) -> tuple[int, str]:
-        return self._run(*words, *self._there)
-
-    @staticmethod
-    def _run(*words: str) -> tuple[int, str]:
-        done = CliRunner().invoke(app, words)
-        if isinstance(done.exception, CrossdockError):
-            return done.exception.exit_code, str(done.exception)
-        assert done.exception is None or isinstance(done.exception, SystemExit), repr(done.exception)
-        return done.exit_code, done.stdout
-
-
 @pytest.fixture
-def desk(console: Served) -> Desk:
-    return Desk(console, console.token("desk", "administrator"))
+def desk(console: Served) -> UrlDesk:
+    return UrlDesk(console, console.token("desk", "administrator"))
 
 
 LISTS = ("applications", "ports", "groups", "locations", "orchestrations", "instances", "subscriptions", "suspended", "messages", "waiting", "hosts", "access")  # fmt: skip
 
 
-def test_every_list_is_the_same(desk: Desk, box: Seeded) -> None:
+def test_every_list_is_the_same(desk: UrlDesk, box: Seeded) -> None:
     assert box.held_back(2)
     for what in LISTS:
         there, here = (sorted(map(str, _json(ask("get", what, "-o", "json")))) for ask in (desk.there, desk.here))
@@ -56,7 +33,7 @@ def test_every_list_is_the_same(desk: Desk, box: Seeded) -> None:
     assert _json(desk.there("get", "audit", "--limit", "1", "-o", "json"))
 
 
-def test_a_message_and_an_instance_are_shown_the_same(desk: Desk, box: Seeded) -> None:
+def test_a_message_and_an_instance_are_shown_the_same(desk: UrlDesk, box: Seeded) -> None:
     for words in (
         ("describe", box.suspended),
         ("describe", box.instance),
@@ -68,7 +45,7 @@ def test_a_message_and_an_instance_are_shown_the_same(desk: Desk, box: Seeded) -
         assert (there, there[0]) == (here, 0)
 
 
-def test_acts_are_done_there(desk: Desk, box: Seeded) -> None:
+def test_acts_are_done_there(desk: UrlDesk, box: Seeded) -> None:
     assert desk.there("stop", "Plain")[0] == 0
     assert "is now disabled" in desk.there("disable", "orders.in")[1]
     assert "is being cancelled" in desk.there("cancel", box.instance)[1]
@@ -82,8 +59,61 @@ def test_acts_are_done_there(desk: Desk, box: Seeded) -> None:
     assert box.agent.audit.list(limit=1)[0].reason == "old"
 
 
+def test_a_file_of_this_machine_is_published_and_saved_there(desk: UrlDesk, tmp_path: Path) -> None:
+    file = tmp_path / "order.txt"
+    file.write_bytes(b"an order")
+
+    code, said = desk.there("publish", str(file), "-p", "Region=Stopped", "-o", "json")
+    [published] = json.loads(said)
+    saved = desk.there("save", "--port", "Stopped", "--to", str(tmp_path / "saved"), "-o", "json")
+
+    assert (code, published["file"], published["stopped"]) == (0, str(file), 1)
+    assert {Path(each["file"]).read_bytes() for each in _json(saved)} == {b"content", b"an order"}
+    assert desk.there("publish", str(tmp_path / "none")) == (
+        2,
+        f"{tmp_path / 'none'} cannot be read: No such file or directory.",
+    )
+    for words in (("save",), ("save", "--port", "Nowhere")):
+        assert desk.there(*words) == desk.here(*words)
+
+
+def test_a_suspended_message_is_edited_there(
+    desk: UrlDesk, box: Seeded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    editor = tmp_path / "editor"
+    editor.write_text("#!/bin/sh\nprintf mended >> $1\n")
+    editor.chmod(0o700)
+    monkeypatch.setenv("VISUAL", str(editor))
+
+    assert "is not suspended at 'Plain'" in desk.there("edit", box.suspended, "--port", "Plain")[1]
+    edited = _json(desk.there("edit", box.suspended, "-o", "json"))
+
+    saved = _json(desk.there("save", edited["edited_id"], "--to", str(tmp_path), "-o", "json"))
+    assert Path(saved[0]["file"]).read_bytes() == b"contentmended"
+
+
+def test_an_application_is_deployed_there_by_its_plan_once(desk: UrlDesk, tmp_path: Path) -> None:
+    file, plan = tmp_path / "shop.yaml", tmp_path / "plan.json"
+    file.write_text(APPLICATION)
+
+    assert desk.there("plan", str(file), "--out", str(plan)) == desk.here("plan", str(file))
+    assert desk.there("apply", str(file), "--plan", str(plan))[0] == 0
+    assert "has changed since the plan" in desk.there("apply", str(file), "--plan", str(plan))[1]
+    assert "A console takes YAML" in desk.there("apply", str(tmp_path / "shop.py"))[1]
+    assert desk.there("undeploy", str(file))[0] == 0
+
+
+def test_a_whole_application_is_stopped_there(desk: UrlDesk, box: Seeded) -> None:
+    code, said = desk.there("stop", "orders", "-o", "json")
+
+    changed = {each["name"]: each["after"] for each in json.loads(said)}
+    assert (code, changed) == (0, {"Plain": "stopped", "Stopped": "stopped", "Flow": "stopped"})
+    assert {each.target for each in box.agent.audit.list(person="token desk", action="stop")} == changed.keys()
+    assert desk.there("stop", "Plain", "--application")[1].startswith("There is no application 'Plain'")
+
+
 def test_what_the_console_refuses_is_the_same_sentence_and_exit_code(console: Served, box: Seeded) -> None:
-    weak = Desk(console, console.token("weak", "viewer"))
+    weak = UrlDesk(console, console.token("weak", "viewer"))
 
     assert weak.there("stop", "Plain") == (2, "'token weak' may not stop: that takes the right operator. Ask an administrator of the console for it.")  # fmt: skip
     assert weak.there("resume", box.suspended)[0] == 2
@@ -92,7 +122,7 @@ def test_what_the_console_refuses_is_the_same_sentence_and_exit_code(console: Se
         2,
         "--url asks a console, which knows its MessageBox and you: leave --home, --database and --as out.",
     )
-    assert Desk(console, "").there("get", "ports")[1].startswith("--url needs --token TOKEN")
+    assert UrlDesk(console, "").there("get", "ports")[1].startswith("--url needs --token TOKEN")
 
 
 def _json(ran: tuple[int, str]) -> Any:

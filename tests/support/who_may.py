@@ -22,7 +22,7 @@ ALLOWED = {
     **dict.fromkeys(("waiting", "instances", "instance", "audit", "sample", "minutes", "me", "access", "live"), EVERYBODY),
     **dict.fromkeys(("messages", "message", "explain", "trace", "suspended", "suspended_groups"), EVERYBODY),
     **dict.fromkeys(("operations", "operation", "try_filter", "views", "save_view", "delete_view"), EVERYBODY),
-    **dict.fromkeys(("start", "stop", "enlist", "unenlist", "enable", "disable"), OPERATORS),
+    **dict.fromkeys(("start", "stop", "enlist", "unenlist", "enable", "disable", "change_application"), OPERATORS),
     **dict.fromkeys(("preview", "execute", "cancel_operation", "resume_instance", "cancel_instance"), OPERATORS),
     "part": READERS,
     "edit": EDITORS,

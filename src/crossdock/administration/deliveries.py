@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
@@ -69,20 +69,29 @@ class Saved:
 
 def chosen(agent: Agent, selection: Selection) -> list[SuspendedMessage]:
     """What a selection means, as it is now. UsageError if that is nothing, or more than an id can mean."""
-    if selection.names_nothing:
-        raise UsageError(
-            "Name messages by their ids, or choose them with --port, --code, --type, --where, --since or --all."
-        )
+    check_named(selection)
     if not selection.is_by_id:
         found = list(select(agent, selection))
         if not found:
-            raise UsageError("Nothing that is suspended matches. List what is with: crossdock get suspended")
+            raise nothing_matches()
         return found
     wanted = list(dict.fromkeys(read_message_ids(agent, selection.ids)))
     everywhere: defaultdict[UUID, list[SuspendedMessage]] = defaultdict(list)
     for row in select(agent, Selection(ids=[str(id_) for id_ in wanted])):
         everywhere[row.id].append(row)
     return [row for id_ in wanted for row in _of_message(id_, everywhere[id_], selection)]
+
+
+def check_named(selection: Selection) -> None:
+    """UsageError for a selection that does not say what is meant."""
+    if selection.names_nothing:
+        raise UsageError(
+            "Name messages by their ids, or choose them with --port, --code, --type, --where, --since or --all."
+        )
+
+
+def nothing_matches() -> UsageError:
+    return UsageError("Nothing that is suspended matches. List what is with: crossdock get suspended")
 
 
 def _of_message(id_: UUID, found: Sequence[SuspendedMessage], selection: Selection) -> Sequence[SuspendedMessage]:
@@ -233,9 +242,17 @@ def counted(outcomes: Sequence[Outcome]) -> Mapping[str, int]:
 def save(agent: Agent, ids: Sequence[str], folder: Path) -> list[Saved]:
     """Write the original bytes of messages to files named by their id; never over an existing file."""
     messages = read(agent, read_message_ids(agent, ids), "save")
+    return [
+        write_body(str(each.id), str(each.context.get("FILE.ReceivedFileName") or ""), each.parts[0].chunks(), folder)
+        for each in messages.values()
+    ]
+
+
+def write_body(id_: str, source: str, chunks: Iterable[bytes], folder: Path) -> Saved:
+    """Write the bytes of a message that came from this source to a file in the folder."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        return [_save(message, folder) for message in messages.values()]
+        return _written(id_, source, chunks, folder / f"{id_}{_extension(source)}")
     except OSError as error:
         raise UsageError(
             f"{error.filename or folder} cannot be written: {error.strerror}. Save elsewhere with: --to FOLDER"
@@ -266,17 +283,15 @@ def read(agent: Agent, ids: Sequence[UUID], action: str) -> dict[UUID, Message]:
     return {id_: found[id_] for id_ in ids}
 
 
-def _save(message: Message, folder: Path) -> Saved:
-    source = str(message.context.get("FILE.ReceivedFileName") or "")
-    target = folder / f"{message.id}{_extension(source)}"
+def _written(id_: str, source: str, chunks: Iterable[bytes], target: Path) -> Saved:
     try:
         with target.open("xb") as file:
-            for chunk in message.parts[0].chunks():
+            for chunk in chunks:
                 file.write(chunk)
     except FileExistsError as error:
-        if target.read_bytes() != message.body:
+        if target.read_bytes() != b"".join(chunks):
             raise UsageError(f"{target} exists with other content. Save elsewhere with: --to FOLDER") from error
-    return Saved(str(message.id), str(target), target.stat().st_size, source or None)
+    return Saved(id_, str(target), target.stat().st_size, source or None)
 
 
 def _extension(source: str) -> str:

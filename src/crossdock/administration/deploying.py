@@ -20,8 +20,20 @@ from crossdock.messagebox.deployment import Deployment
 from crossdock.messagebox.undeployment import Leaving, Undeployed
 from crossdock.settings import Settings
 from crossdock.subscription.router import Epoch
+from crossdock.whole_file import DECLARED_LIMIT_BYTES, read_whole
 
-__all__ = ["Applied", "Leaving", "Undeployed", "apply", "deploy", "read_plan", "undeploy", "write_plan"]
+__all__ = [
+    "Applied",
+    "Leaving",
+    "Undeployed",
+    "apply",
+    "deploy",
+    "name_of",
+    "read_plan",
+    "undeploy",
+    "write_plan",
+    "yaml_of",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +65,19 @@ def write_plan(plan: Plan, file: Path) -> None:
 
 def read_plan(file: Path) -> PlanMark:
     try:
-        return msgspec.json.decode(file.read_bytes(), type=PlanMark)
-    except OSError as error:
-        raise UsageError(f"The plan {file} cannot be read: {error.strerror}") from error
+        return msgspec.json.decode(read_whole(file, DECLARED_LIMIT_BYTES), type=PlanMark)
     except msgspec.DecodeError as error:
         raise UsageError(f"{file} is no plan of `crossdock plan APP --out FILE`: {error}") from error
+
+
+def yaml_of(file: Path) -> str:
+    """The text of an application file for a console, which takes YAML only. UsageError for any other."""
+    if file.suffix not in (".yaml", ".yml"):
+        raise UsageError(f"A console takes YAML, not {file}. Deploy it where its code is: leave --url out.")
+    try:
+        return read_whole(file, DECLARED_LIMIT_BYTES).decode()
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{file} is not UTF-8: {error.reason} at byte {error.start}.") from error
 
 
 def apply(deployment: Deployment, settings: Settings, *, plan: PlanMark | None = None) -> Applied:
@@ -101,7 +121,7 @@ def undeploy(application: str, settings: Settings, leaving: Leaving = "refuse") 
 
     UsageError: it is not deployed, or something is left that somebody has to decide about first.
     """
-    name = _name(application)
+    name = name_of(application)
     with opened(existing(settings)) as agent:
         with refusals_recorded(agent, "undeploy", [name]):
             undeployed = agent.subscriptions.undeploy(name, leaving)
@@ -109,7 +129,8 @@ def undeploy(application: str, settings: Settings, leaving: Leaving = "refuse") 
         return undeployed
 
 
-def _name(application: str) -> str:
+def name_of(application: str) -> str:
+    """The name of an application that is given by its name or by its file."""
     file = Path(application)
     return (
         load_application(file).application

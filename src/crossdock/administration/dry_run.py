@@ -18,12 +18,14 @@ from crossdock.message.property import PropertyRegistry
 from crossdock.messagebox.deployment import DeployedLocation, Deployment
 from crossdock.receive.item import IntakeItem
 from crossdock.receive.location import ReceiveLocation
+from crossdock.receive.ranges import SIZE_LIMIT_BYTES
 from crossdock.settings import Settings
 from crossdock.subscription.correlation import explain_correlation
 from crossdock.subscription.explain import explain, format_explanation
 from crossdock.subscription.lint import Finding, lint
 from crossdock.subscription.match import Matcher
 from crossdock.subscription.predicate import Filter
+from crossdock.whole_file import read_whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +104,7 @@ def explained(deployment: Deployment, routed: Routed) -> dict[str, list[str]]:
 
 
 def _route_file(deployment: Deployment, deployed: DeployedLocation, file: Path) -> Iterator[Routed]:
-    try:
-        content = file.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{file} cannot be read: {error.strerror}") from error
+    content = read_whole(file, SIZE_LIMIT_BYTES)
     location = ReceiveLocation.from_definition(0, 0, deployed.definition)
     orchestrations = {each.name for each in deployment.orchestrations}
     publication = location.publication(IntakeItem(0, 0, file_identity(file), len(content), 0), content)

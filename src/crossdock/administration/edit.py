@@ -32,6 +32,10 @@ class Editable:
     message: Message
     suffix: str
 
+    @property
+    def body(self) -> bytes:
+        return self.message.body
+
 
 @dataclass(frozen=True, slots=True)
 class Edited:

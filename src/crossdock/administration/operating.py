@@ -11,6 +11,7 @@ from crossdock.administration.deliveries import Outcome
 from crossdock.administration.suspended import SuspendedRow
 
 Action = Literal["resume", "terminate"]
+ApplicationVerb = Literal["start", "stop", "enlist", "unenlist", "enable", "disable"]
 State = Literal["running", "done", "cancelled", "failed"]
 
 

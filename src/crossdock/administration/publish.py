@@ -17,6 +17,7 @@ from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.audit import Act
 from crossdock.receive.location import ReceiveLocation
 from crossdock.receive.ranges import SIZE_LIMIT_BYTES
+from crossdock.whole_file import check_whole, read_whole
 
 _FILE, _FAILED = "FILE.ReceivedFileName", "ErrorReport.ErrorType"
 _TRANSPORT, _GROUP = "BTS.SPTransportID", "BTS.SPGroupID"
@@ -43,13 +44,18 @@ def publish_files(
     With `location` it goes through the pipeline of that receive location, else it is one message as it is. The
     properties are promoted in every message. Nothing is published if one of the files cannot be read.
     """
-    for file in files:
-        _check_readable(file)
     received = None if location is None else _location(agent, location)
-    for file in files:
-        content = _content(file)
+    for file, content in contents(files):
         made = _passed_through(agent, file, content) if received is None else _received(agent, received, file, content)
         yield from _published(agent, file, _promoted(made, properties))
+
+
+def contents(files: Sequence[Path]) -> Iterator[tuple[Path, bytes]]:
+    """Files with their bytes, one at a time. UsageError before the first of them if one cannot be read."""
+    for file in files:
+        check_whole(file, SIZE_LIMIT_BYTES)
+    for file in files:
+        yield file, read_whole(file, SIZE_LIMIT_BYTES)
 
 
 def publish_content(
@@ -103,23 +109,6 @@ def _value(registry: PropertyRegistry, name: str, text: str, text_limit: int) ->
     if isinstance(value, str) and len(value) > text_limit:
         raise UsageError(f"Property {name!r}: the text has {len(value)} characters, and {text_limit} is the most.")
     return value
-
-
-def _check_readable(file: Path) -> None:
-    try:
-        with file.open("rb"):
-            size = file.stat().st_size
-    except OSError as error:
-        raise UsageError(f"{printable_path(file)} cannot be read: {error.strerror}.") from error
-    if size > SIZE_LIMIT_BYTES:
-        raise UsageError(f"{printable_path(file)} has {size:,} bytes, and {SIZE_LIMIT_BYTES:,} is the most.")
-
-
-def _content(file: Path) -> bytes:
-    try:
-        return file.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{printable_path(file)} cannot be read: {error.strerror}.") from error
 
 
 def _location(agent: Agent, name: str) -> ReceiveLocation:

@@ -19,6 +19,7 @@ from crossdock.administration.people import read_rights
 from crossdock.api.options import AccessOptions
 from crossdock.api.problems import ProblemError
 from crossdock.errors import UsageError
+from crossdock.whole_file import DECLARED_LIMIT_BYTES, read_whole
 
 _COST, _BLOCK, _LANES = 2**14, 8, 1
 _REMEMBERED_SECONDS, _REMEMBERED = 60.0, 1_000
@@ -118,9 +119,9 @@ class _Remembered:
 def read_passwords(file: Path) -> dict[str, tuple[frozenset[str], str]]:
     """Users of a file, with their rights and hashes. A line is `NAME RIGHTS HASH`. Raises UsageError."""
     try:
-        lines = file.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"--passwords {file} cannot be read: {error}") from error
+        lines = read_whole(file, DECLARED_LIMIT_BYTES).decode().splitlines()
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{file} cannot be read: {error}") from error
     users = {}
     for number, line in enumerate(lines, 1):
         if not line.strip() or line.startswith("#"):

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from lxml import etree
 
-from crossdock.errors import ApplicationError
+from crossdock.errors import ApplicationError, UsageError
+from crossdock.whole_file import DECLARED_LIMIT_BYTES, read_whole
 
 # What a schema or a stylesheet names to include other files, and where.
 _INCLUDING = ("{*}include", "{*}import", "{*}redefine", "{*}override")
@@ -78,6 +79,6 @@ def _normal(path: Path) -> Path:
 
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
-    except OSError as error:
-        raise ApplicationError(f"{path} cannot be read: {error.strerror}") from error
+        return read_whole(path, DECLARED_LIMIT_BYTES)
+    except UsageError as error:
+        raise ApplicationError(str(error)) from error

@@ -31,6 +31,7 @@ from crossdock.application.yaml_form import StrictLoader, lines_of, yaml_place
 from crossdock.component import builtins_beside
 from crossdock.errors import ApplicationError, CrossdockError, ForeignError, UsageError
 from crossdock.foreign import FOREIGN_CODE, described
+from crossdock.whole_file import DECLARED_LIMIT_BYTES, check_whole, read_whole
 
 _TAGS = ("str", "int", "bool", "float")
 _MAY_HOLD_A_PASSWORD = {"address", "options", "allow"}
@@ -62,10 +63,7 @@ def load_application(path: Path) -> ApplicationModel:
 
 
 def _load_yaml(path: Path) -> ApplicationModel:
-    try:
-        return read_yaml(path.read_bytes(), path)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+    return read_yaml(read_whole(path, DECLARED_LIMIT_BYTES), path)
 
 
 def read_yaml(content: bytes, path: Path) -> ApplicationModel:
@@ -107,6 +105,7 @@ def _untagged(place: Place) -> Place:
 
 
 def _load_python(path: Path) -> ApplicationModel:
+    check_whole(path, DECLARED_LIMIT_BYTES)
     try:
         with redirect_stdout(sys.stderr), FOREIGN_CODE:  # standard output is for our own result
             names = runpy.run_path(str(path), {"__builtins__": builtins_beside(path.parent)})

@@ -17,7 +17,6 @@ from crossdock.cli.options import (
     Person,
     PortName,
     Reason,
-    settings_of,
 )
 from crossdock.cli.output import Format
 
@@ -189,13 +188,13 @@ def grant(
     application: ApplicationName = None,
     home: Home = None,
     database: Database = None,
+    url: Url = None,
+    token: Token = None,
     person: Person = None,
     reason: Reason = None,
 ) -> None:
     """Give a database user a right: to see everything but bodies, to act, to read bodies, to edit, or to do all."""
-    from crossdock.administration.service import opened
-
-    with opened(settings_of(home=home, database=database, person=person, reason=reason)) as service:
+    with asked(url, token, home=home, database=database, person=person, reason=reason) as service:
         service.grant(right, user, application)
     typer.echo(
         f"{user!r} now has the right {right}{'' if application is None else f' for application {application!r}'}."
@@ -209,13 +208,13 @@ def revoke(
     application: ApplicationName = None,
     home: Home = None,
     database: Database = None,
+    url: Url = None,
+    token: Token = None,
     person: Person = None,
     reason: Reason = None,
 ) -> None:
     """Take a right from a database user."""
-    from crossdock.administration.service import opened
-
-    with opened(settings_of(home=home, database=database, person=person, reason=reason)) as service:
+    with asked(url, token, home=home, database=database, person=person, reason=reason) as service:
         service.revoke(right, user, application)
     typer.echo(f"{user!r} no longer has the right {right}{'' if application is None else f' for {application!r}'}.")
 

@@ -220,6 +220,8 @@ def publish(
     ] = None,
     home: Home = None,
     database: Database = None,
+    url: Url = None,
+    token: Token = None,
     person: Person = None,
     reason: Reason = None,
     output: Output = Format.TABLE,
@@ -229,12 +231,11 @@ def publish(
     The files stay where they are. The exit code is 3 if any message is unrouted or suspended.
     """
     from crossdock.administration.publish import PublishedMessage
-    from crossdock.administration.service import opened
     from crossdock.cli.output import print_published
     from crossdock.errors import CrossdockError
 
     published: list[PublishedMessage] = []
-    with opened(settings_of(home=home, database=database, person=person, reason=reason)) as service:
+    with asked(url, token, home=home, database=database, person=person, reason=reason) as service:
         try:
             published.extend(service.publish(files, location=location, to=to, properties=properties or []))
         except CrossdockError:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from crossdock.cli.asked import Token, Url, at_console
 from crossdock.cli.completion import names_of
 from crossdock.cli.options import ApplicationFile, Database, Home, Output, Person, Reason, settings_of
 from crossdock.cli.output import Format
+
+if TYPE_CHECKING:
+    from crossdock.administration.deploying import Leaving
 
 
 def plan(
@@ -18,19 +22,25 @@ def plan(
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep the plan, for `apply --plan`.")] = None,
     home: Home = None,
     database: Database = None,
+    url: Url = None,
+    token: Token = None,
     output: Output = Format.TABLE,
 ) -> None:
     """Say what a deployment of the application would change, and whether running instances replay with new code.
 
     Changes nothing and starts nothing. The exit code is 0, whatever would change.
     """
-    from crossdock.administration.deploying import write_plan
+    from crossdock.administration.deploying import write_plan, yaml_of
     from crossdock.administration.plan import plan as make_plan
     from crossdock.administration.running import loaded
     from crossdock.cli.show_plan import print_plan
 
-    settings = settings_of(home=home, database=database)
-    made = make_plan(loaded(application, settings), settings)
+    if url is not None:
+        with at_console(url, token, home=home, database=database) as client:
+            made = client.plan(yaml_of(application))
+    else:
+        settings = settings_of(home=home, database=database)
+        made = make_plan(loaded(application, settings), settings)
     if out is not None:
         write_plan(made, out)
     print_plan(made, output)
@@ -43,19 +53,26 @@ def apply(
     ] = None,
     home: Home = None,
     database: Database = None,
+    url: Url = None,
+    token: Token = None,
     person: Person = None,
     reason: Reason = None,
     output: Output = Format.TABLE,
 ) -> None:
     """Deploy the application. Starts no Spark; running processes pick the change up by themselves."""
     from crossdock.administration.deploying import apply as apply_application
-    from crossdock.administration.deploying import read_plan
+    from crossdock.administration.deploying import read_plan, yaml_of
     from crossdock.administration.running import loaded
     from crossdock.cli.show_plan import print_applied
 
-    settings = settings_of(home=home, database=database, person=person, reason=reason)
-    deployment = loaded(application, settings)
-    print_applied(apply_application(deployment, settings, plan=None if plan is None else read_plan(plan)), output)
+    if url is not None:
+        with at_console(url, token, home=home, database=database, person=person, reason=reason) as client:
+            applied = client.apply(yaml_of(application), planned=None if plan is None else read_plan(plan))
+    else:
+        settings = settings_of(home=home, database=database, person=person, reason=reason)
+        deployment = loaded(application, settings)
+        applied = apply_application(deployment, settings, plan=None if plan is None else read_plan(plan))
+    print_applied(applied, output)
 
 
 def undeploy(
@@ -73,6 +90,8 @@ def undeploy(
     ] = False,
     home: Home = None,
     database: Database = None,
+    url: Url = None,
+    token: Token = None,
     person: Person = None,
     reason: Reason = None,
     output: Output = Format.TABLE,
@@ -81,15 +100,21 @@ def undeploy(
 
     Refused while messages wait for it or instances live, unless --terminate or --keep says what becomes of them.
     """
+    from crossdock.administration.deploying import name_of
     from crossdock.administration.deploying import undeploy as undeploy_application
     from crossdock.cli.output import print_rows
     from crossdock.errors import UsageError
 
     if terminate and keep:
         raise UsageError("Give --terminate or --keep, not both")
-    settings = settings_of(home=home, database=database, person=person, reason=reason)
-    leaving = undeploy_application(application, settings, "terminate" if terminate else "keep" if keep else "refuse")
-    print_rows([leaving], output, empty="")
+    leaving: Leaving = "terminate" if terminate else "keep" if keep else "refuse"
+    if url is not None:
+        with at_console(url, token, home=home, database=database, person=person, reason=reason) as client:
+            undeployed = client.undeploy(name_of(application), leaving=leaving)
+    else:
+        settings = settings_of(home=home, database=database, person=person, reason=reason)
+        undeployed = undeploy_application(application, settings, leaving)
+    print_rows([undeployed], output, empty="")
 
 
 def schema(

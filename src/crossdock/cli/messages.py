@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from crossdock.cli.asked import Asked, Token, Url, asked
-from crossdock.cli.options import Database, Home, Output, Person, Reason, settings_of
+from crossdock.cli.options import Database, Home, Output, Person, Reason
 from crossdock.cli.output import Format
 from crossdock.cli.watching import shown
 
@@ -84,6 +84,8 @@ def erase(
     yes: Annotated[bool, typer.Option("--yes", help="Do it. Without this they are only counted.")] = False,
     home: Home = None,
     database: Database = None,
+    url: Url = None,
+    token: Token = None,
     person: Person = None,
     reason: Reason = None,
     output: Output = Format.TABLE,
@@ -92,10 +94,9 @@ def erase(
 
     Nobody is shown it from then on. What is still in the box is not touched.
     """
-    from crossdock.administration.service import opened
     from crossdock.cli.output import print_rows
 
-    with opened(settings_of(home=home, database=database, person=person, reason=reason)) as service:
+    with asked(url, token, home=home, database=database, person=person, reason=reason) as service:
         erased = service.erase(where, preview=not yes)
     print_rows([erased], output, empty="")
     if not yes and erased.found:

@@ -28,7 +28,6 @@ from crossdock.cli.options import (
     Reason,
     SuspendedSince,
     Where,
-    settings_of,
     stop_on_signals,
 )
 from crossdock.cli.output import Format
@@ -42,6 +41,7 @@ All = Annotated[bool, typer.Option("--all", help="All of them, also where a mess
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Rate = Annotated[float | None, typer.Option(min=0.1, help="How many in a second at most.")]
 _SAMPLE = 5
+_IDS_LIMIT = 64 * 1024 * 1024
 
 
 @suspended.command()
@@ -114,16 +114,17 @@ def save(
     to: Annotated[Path, typer.Option(help="The folder to write to.")] = Path(),
     home: Home = None,
     database: Database = None,
+    url: Url = None,
+    token: Token = None,
     person: Person = None,
     reason: Reason = None,
     output: Output = Format.TABLE,
 ) -> None:
     """Write the original bytes of messages to files: of any that are named, or of suspended ones that are chosen."""
-    from crossdock.administration.service import opened
     from crossdock.cli.output import print_rows
 
     selection = _selection(ids, port, code, type_, where, since, everything=everything)
-    with opened(settings_of(home=home, database=database, person=person, reason=reason)) as service:
+    with asked(url, token, home=home, database=database, person=person, reason=reason) as service:
         wanted = selection.ids
         if not wanted:
             wanted = list(dict.fromkeys(str(row.id) for row in service.choose("save", selection).deliveries))
@@ -144,6 +145,8 @@ def edit(
     ] = None,
     home: Home = None,
     database: Database = None,
+    url: Url = None,
+    token: Token = None,
     person: Person = None,
     reason: Reason = None,
     output: Output = Format.TABLE,
@@ -153,20 +156,14 @@ def edit(
     Opens $EDITOR on the body, unless --body or --property says what to change. Other deliveries of the message stay as
     they are, and so does the original, for a week. Properties are not promoted anew from a changed body.
     """
-    from crossdock.administration.service import opened
     from crossdock.cli.output import print_edited
-    from crossdock.errors import UsageError
+    from crossdock.whole_file import BODY_LIMIT_BYTES, read_whole
 
-    new_body = None
-    if body is not None:
-        try:
-            new_body = body.read_bytes()
-        except OSError as error:
-            raise UsageError(f"{body} cannot be read: {error.strerror}.") from error
-    with opened(settings_of(home=home, database=database, person=person, reason=reason)) as service:
+    new_body = None if body is None else read_whole(body, BODY_LIMIT_BYTES)
+    with asked(url, token, home=home, database=database, person=person, reason=reason) as service:
         what = service.editable(id_, port)
         if body is None and not properties:
-            new_body = _in_editor(what.message.body, what.suffix)
+            new_body = _in_editor(what.body, what.suffix)
         edited = service.edit(what, body=new_body, properties=properties or [])
     print_edited(edited, output)
 
@@ -174,6 +171,7 @@ def edit(
 def _in_editor(body: bytes, suffix: str) -> bytes:
     """What a person makes of these bytes. The file is in a folder that nobody else can open, and goes."""
     from crossdock.errors import UsageError
+    from crossdock.whole_file import BODY_LIMIT_BYTES, read_whole
 
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
     with TemporaryDirectory() as folder:
@@ -187,7 +185,7 @@ def _in_editor(body: bytes, suffix: str) -> bytes:
             ) from error
         if ended:
             raise UsageError(f"The editor {editor!r} ended with the code {ended}: nothing was changed.")
-        return file.read_bytes()
+        return read_whole(file, BODY_LIMIT_BYTES)
 
 
 def _selection(
@@ -205,7 +203,9 @@ def _selection(
 
     wanted = list(ids or [])
     if "-" in wanted:
-        read = [line.strip() for line in sys.stdin if line.strip()]
+        read = sys.stdin.read(_IDS_LIMIT + 1).split()
+        if sum(map(len, read)) > _IDS_LIMIT:
+            raise UsageError(f"There are more than {_IDS_LIMIT:,} characters of ids on standard input.")
         if not read:
             raise UsageError("There are no ids on standard input.")
         wanted = [id_ for id_ in wanted if id_ != "-"] + read

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 from urllib.parse import quote
+from uuid import UUID
 
 import httpx
 import msgspec
 
+from crossdock.administration.messages import MessageRow
 from crossdock.administration.samples import Sample
 from crossdock.errors import (
     ApplicationError,
@@ -34,6 +36,24 @@ class Page(Generic[Item]):
 
     items: Sequence[Item]
     next: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MessagePage(Page[MessageRow]):
+    """Messages, the newest first. `looked_at` were compared for this page."""
+
+    looked_at: int = 0
+
+
+class Planned(Protocol):
+    """What `apply` has to know of a plan."""
+
+    @property
+    def digest(self) -> str: ...
+    @property
+    def epoch(self) -> int: ...
+    @property
+    def epoch_token(self) -> str | UUID: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from crossdock.administration.edit import Edited
@@ -13,11 +12,12 @@ from crossdock.administration.explain import ExplainedMessage
 from crossdock.administration.for_deploying import Applied, Plan, TriedFilter, Undeployed
 from crossdock.administration.for_pages import TotalMinutes
 from crossdock.administration.instances import DescribedInstance, Instance, InstanceResult
-from crossdock.administration.messages import DescribedMessage, MessageRow
-from crossdock.administration.operating import Action, Enabled, Me, Operation, Preview
+from crossdock.administration.messages import DescribedMessage
+from crossdock.administration.operating import Action, ApplicationVerb, Enabled, Me, Operation, Preview
 from crossdock.administration.publish import PublishedMessage
 from crossdock.administration.samples import Sample
 from crossdock.administration.service import (
+    ArtefactTransition,
     AuditRow,
     DeployedApplication,
     GivenRight,
@@ -35,15 +35,7 @@ from crossdock.administration.service import (
 )
 from crossdock.administration.tokens import CreatedToken, TokenRow
 from crossdock.administration.views import SavedView
-from crossdock.client.call import Call, Page, in_path
-
-
-@dataclass(frozen=True, slots=True)
-class MessagePage(Page[MessageRow]):
-    """Messages, the newest first. `looked_at` were compared for this page."""
-
-    looked_at: int = 0
-
+from crossdock.client.call import Call, MessagePage, Page, Planned, in_path
 
 # Lists
 
@@ -289,6 +281,11 @@ def disable(name: str) -> Call[Enabled]:
     return Call("POST", f"/locations/{in_path(name)}/disable", Enabled)
 
 
+def change_application(name: str, verb: ApplicationVerb) -> Call[list[ArtefactTransition]]:
+    """Start, stop, enlist or unenlist all that an application has; or enable or disable its receive locations."""
+    return Call("POST", f"/applications/{in_path(name)}/{verb}", list[ArtefactTransition])
+
+
 def resume_instance(id_: str) -> Call[InstanceResult]:
     """Let a suspended instance go on."""
     return Call("POST", f"/instances/{in_path(id_)}:resume", InstanceResult)
@@ -312,7 +309,7 @@ def plan(yaml: str) -> Call[Plan]:
     return Call("POST", "/plan", Plan, json={"yaml": yaml})
 
 
-def apply(yaml: str, *, planned: Plan | None = None) -> Call[Applied]:
+def apply(yaml: str, *, planned: Planned | None = None) -> Call[Applied]:
     """Deploy the application; with a plan only if nothing has changed since."""
     if planned is None:
         return Call("POST", "/apply", Applied, json={"yaml": yaml})

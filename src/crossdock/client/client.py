@@ -14,10 +14,11 @@ from crossdock.administration.for_deploying import Applied, Plan, TriedFilter, U
 from crossdock.administration.for_pages import TotalMinutes
 from crossdock.administration.instances import DescribedInstance, Instance, InstanceResult
 from crossdock.administration.messages import DescribedMessage
-from crossdock.administration.operating import Action, Enabled, Me, Operation, Preview
+from crossdock.administration.operating import Action, ApplicationVerb, Enabled, Me, Operation, Preview
 from crossdock.administration.publish import PublishedMessage
 from crossdock.administration.samples import Sample
 from crossdock.administration.service import (
+    ArtefactTransition,
     AuditRow,
     DeployedApplication,
     GivenRight,
@@ -36,8 +37,18 @@ from crossdock.administration.service import (
 from crossdock.administration.tokens import CreatedToken, TokenRow
 from crossdock.administration.views import SavedView
 from crossdock.client import calls
-from crossdock.client.call import API, Call, Page, Result, error_of, headers_of, sample_of, unreachable
-from crossdock.client.calls import MessagePage
+from crossdock.client.call import (
+    API,
+    Call,
+    MessagePage,
+    Page,
+    Planned,
+    Result,
+    error_of,
+    headers_of,
+    sample_of,
+    unreachable,
+)
 
 
 class Client:
@@ -287,6 +298,10 @@ class Client:
         """Let a receive location rest."""
         return self._send(calls.disable(name))
 
+    def change_application(self, name: str, verb: ApplicationVerb) -> list[ArtefactTransition]:
+        """Start, stop, enlist or unenlist all that an application has; or enable or disable its receive locations."""
+        return self._send(calls.change_application(name, verb))
+
     def resume_instance(self, id_: str) -> InstanceResult:
         """Let a suspended instance go on."""
         return self._send(calls.resume_instance(id_))
@@ -303,7 +318,7 @@ class Client:
         """What a deployment of the application would change."""
         return self._send(calls.plan(yaml))
 
-    def apply(self, yaml: str, *, planned: Plan | None = None) -> Applied:
+    def apply(self, yaml: str, *, planned: Planned | None = None) -> Applied:
         """Deploy the application; with a plan only if nothing has changed since."""
         return self._send(calls.apply(yaml, planned=planned))
 

@@ -20,7 +20,8 @@ from pathlib import Path
 from types import CodeType, ModuleType
 
 from crossdock.component import builtins_within
-from crossdock.errors import ApplicationError
+from crossdock.errors import ApplicationError, UsageError
+from crossdock.whole_file import DECLARED_LIMIT_BYTES, read_whole
 
 _PRIVATE = "crossdock_version_"
 _SOURCES = "__crossdock_sources__"
@@ -100,9 +101,9 @@ def _is_code(folder: Path) -> bool:
 
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
-    except OSError as error:
-        raise ApplicationError(f"{path} cannot be read: {error.strerror}") from error
+        return read_whole(path, DECLARED_LIMIT_BYTES)
+    except UsageError as error:
+        raise ApplicationError(str(error)) from error
 
 
 def _name(bundle: bytes) -> str:

@@ -17,8 +17,9 @@ from crossdock.errors import TerminalError, TransientError
 from crossdock.pipeline.document import Document
 from crossdock.pipeline.lines import lines_of
 from crossdock.receive.item import IntakeItem
+from crossdock.whole_file import BODY_LIMIT_BYTES
 
-SIZE_LIMIT_BYTES = 256 * 1024 * 1024
+SIZE_LIMIT_BYTES = BODY_LIMIT_BYTES
 # An id has 36 bits for the position of a message in its source: one half for places in bytes, the other for counting.
 _PLACES = 2**35
 _MESSAGES_AT_MOST = 2**20  # in a range, now and ever

@@ -8,8 +8,8 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 
 from crossdock.administration.instances import InstanceResult
-from crossdock.administration.operating import Enabled
-from crossdock.administration.service import Selection, Transition
+from crossdock.administration.operating import ApplicationVerb, Enabled
+from crossdock.administration.service import ArtefactTransition, Selection, Transition
 from crossdock.api.answers import AnsweredOnce
 from crossdock.api.gate import Service
 from crossdock.api.problems import ProblemError
@@ -55,6 +55,14 @@ def enable(service: Service, name: str) -> Enabled:
 def disable(service: Service, name: str) -> Enabled:
     """Let a receive location rest; what has arrived there waits."""
     return Enabled(name, enabled=False, changed=service.disable(name))
+
+
+@routes.post("/applications/{name:path}/{verb}", operation_id="change_application")
+def change_application(service: Service, name: str, verb: ApplicationVerb) -> Sequence[ArtefactTransition]:
+    """Start, stop, enlist or unenlist all that an application has; or enable or disable its receive locations."""
+    if verb == "enable" or verb == "disable":
+        return service.enable_application(name, enabled=verb == "enable")
+    return service.change_application(verb, name)
 
 
 @routes.post("/instances/{id}:resume", operation_id="resume_instance")
