@@ -72,5 +72,5 @@ def test_one_delivery_is_edited_for_its_subscriber(console: Served, box: Seeded)
         edited = client.post(f"/api/v1/suspended/{box.suspended}/edit", json={"body": "bmV3"})
 
     assert edited.status_code == 200, edited.text
-    assert edited.json()["result"] == "edited and delivered again"
+    assert edited.json()["result"] == "edited and queued again"
     assert [row for row in box.agent.suspended.messages() if str(row.id) == box.suspended] == []

@@ -84,7 +84,7 @@ def test_message_at_several_ports_is_dealt_with_at_the_one_that_is_named(agent: 
         acting.resume(agent, [message], "C")
     [outcome] = acting.resume(agent, [message], "A")
 
-    assert (outcome.port, outcome.result, outcome.done) == ("A", "delivered again", True)
+    assert (outcome.port, outcome.result, outcome.done) == ("A", "queued again", True)
     assert (at_ports(agent), kinds(agent)) == ({"A": 1}, [("stopped", "B")])
     [ended] = acting.terminate(agent, [message])
     assert (ended.port, ended.result, kinds(agent)) == ("B", "terminated", [])
@@ -274,7 +274,7 @@ def test_command_line_asks_counts_and_says_what_became_of_each(agent: Agent, dat
     resumed = command(database, "resume", "--where", "Amount > 1000", "--yes")
     read = command(database, "terminate", "-", given=f"{second}\n\n")
 
-    assert [(each["id"], each["result"]) for each in resumed] == [(third, "delivered again")]
+    assert [(each["id"], each["result"]) for each in resumed] == [(third, "queued again")]
     assert [(each["id"], each["port"], each["done"]) for each in read] == [(second, "A", True)]
     assert [row["id"] for row in command(database, "get", "suspended", "--port", "A", "--limit", "1")] == [first]
     assert [row["count"] for row in command(database, "get", "suspended", "--by", "code")] == [1]
@@ -394,7 +394,7 @@ def test_second_edit_is_refused_and_of_two_at_once_one_wins(
 
     results = both(lambda: attempt(b"one"), lambda: attempt(b"two"))
 
-    assert sorted(each == "edited and delivered again" for each in results) == [False, True]
+    assert sorted(each == "edited and queued again" for each in results) == [False, True]
     assert any("somebody has dealt with it meanwhile" in each for each in results)
     with pytest.raises(UsageError, match=f"No message {message} is suspended"):
         service.editable(message, None)

@@ -49,7 +49,7 @@ def assert_withheld(agent: Agent, database: str) -> None:
 
     deploy(agent, at("Open"), hosts={"Cleared": ["secret"], "Open": ["secret"]})
 
-    assert acting.resume(agent, [str(row.id)])[0].result == "delivered again"
+    assert acting.resume(agent, [str(row.id)])[0].result == "queued again"
     assert [each.message.id for each in delivered_now(agent, "Open")] == [row.id]
     assert unbalanced(database) == []
 

@@ -84,7 +84,7 @@ def test_failed_delivery_is_resumed_in_its_place_with_all_its_attempts_also_wher
 
     [result] = acting.resume(agent, [str(message)])
 
-    assert (result.kind, result.port, result.result) == ("send", "Shipping", "delivered again")
+    assert (result.kind, result.port, result.result) == ("send", "Shipping", "queued again")
     [again] = delivered_now(agent)
     assert (again.sequence, again.attempt, again.message.id) == (sequence, 0, message)
     assert unbalanced(database) == []
@@ -104,7 +104,7 @@ def test_location_that_this_version_cannot_read_keeps_no_delivery_from_being_res
     message, _ = failed_delivery(agent)
     agent.subscriptions.deploy(deployment("older"))
 
-    assert acting.resume(agent, [str(message)])[0].result == "delivered again"
+    assert acting.resume(agent, [str(message)])[0].result == "queued again"
 
 
 def test_delivery_that_two_resume_at_once_is_delivered_once(agent: Agent, database: str) -> None:
@@ -211,9 +211,25 @@ def test_document_that_still_fails_or_whose_location_is_disabled_stays_as_it_is(
     [disabled] = acting.resume(agent, [str(failure.id)])
 
     assert still_fails.result.startswith("still fails: property 'Amount' is decimal")
-    assert disabled.result == "its receive location 'OrdersIn.file' is disabled or gone"
+    assert disabled.result == (
+        "still suspended: receive location 'OrdersIn.file' is disabled. Enable it with: crossdock enable OrdersIn.file"
+    )
+    assert not disabled.done
     assert agent.suspended.messages() == [failure]
     assert unbalanced(database) == []
+
+
+def test_document_whose_location_is_not_deployed_any_more_says_so_and_what_to_do(agent: Agent, folder: Path) -> None:
+    received(agent, folder, ORDERS, b'{"id": "a", "amount": "lots"}')
+    [failure] = agent.suspended.messages()
+    deploy_text(agent, folder, ORDERS.replace("OrdersIn", "OtherIn"))
+
+    [gone] = acting.resume(agent, [str(failure.id)])
+
+    assert gone.result == (
+        "still suspended: receive location 'OrdersIn.file' is not deployed any more. Deploy it again, or save the "
+        f"message with: crossdock save {failure.id}"
+    )
 
 
 def test_document_that_failed_by_its_definition_is_published_once_the_definition_is_mended(

@@ -128,7 +128,7 @@ def test_kept_messages_can_be_resumed_only_after_a_new_deployment(agent: Agent) 
 
     assert (done.kept, [each.code for each in kept]) == (2, ["application-undeployed"] * 2)
     assert before == {"still suspended: application 'orders' is undeployed; deploy it again first"}
-    assert after == {"delivered again"}
+    assert after == {"queued again"}
     with living(agent) as life:
         assert len(claim(agent, life)) == 2
 

@@ -133,7 +133,7 @@ def test_message_that_cannot_be_read_can_be_saved_and_terminated_and_resumed_onc
     assert {Path(row.file).read_text() for row in save(agent, [first, second], tmp_path)} == {"1", "2"}
     terminate(agent, [second])
     spoil(database, '{"promoted": {"Region": "NO"}, "written": {}}', "1")
-    assert [row.result for row in resume(agent, [first])] == ["delivered again"]
+    assert [row.result for row in resume(agent, [first])] == ["queued again"]
     partner = Partner()
     with running(agent, partner):
         until(lambda: settled(agent))

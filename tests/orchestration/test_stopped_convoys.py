@@ -170,7 +170,7 @@ def test_lines_that_are_resumed_one_by_one_join_one_instance(stopped: Agent) -> 
     publish(stopped, *lines)
 
     for each in lines:
-        assert [row.result for row in acting.resume(stopped, [str(each.id)])] == ["delivered again"]
+        assert [row.result for row in acting.resume(stopped, [str(each.id)])] == ["queued again"]
         run(stopped)
 
     assert sent(stopped) == [("Note", {"id": "a", "lines": [0, 1, 2]})]

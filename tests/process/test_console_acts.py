@@ -57,7 +57,7 @@ def test_suspended_delivery_is_edited_for_one_subscriber_and_delivered_once_and_
     expect(page.locator(".difference .added")).to_contain_text('"currency": "EUR"')
     page.get_by_role("button", name="Deliver it so").click()
 
-    expect(page.get_by_role("status").first).to_contain_text("edited and delivered again")
+    expect(page.get_by_role("status").first).to_contain_text("edited and queued again")
     until(lambda: len(outside.requests) == 1, 60)
     shop.settled()
     assert b'"currency": "EUR"' in outside.requests[0].body

@@ -176,7 +176,7 @@ def _resumed(agent: Agent, batch: Sequence[SuspendedMessage]) -> list[Outcome]:
             outcomes.append(_outcome(row, f"cannot be resumed: {why}", done=False))
         elif row.kind in _DELIVERIES:
             kept = withheld.get(row.sequence)
-            result = "delivered again" if row.delivery in queued else _left_alone(agent, row, kept, "resumed")
+            result = "queued again" if row.delivery in queued else _left_alone(agent, row, kept, "resumed")
             outcomes.append(_outcome(row, result, done=row.delivery in queued))
         elif row in never_delivered and not may_publish:
             outcomes.append(_outcome(row, _TAKES_AN_ADMINISTRATOR, done=False))
@@ -219,7 +219,7 @@ def _left_alone(agent: Agent, row: SuspendedMessage, withheld: str | None, done:
 def _receive_again(agent: Agent, row: SuspendedMessage) -> str:
     stored = [each for each in agent.configuration.locations() if each[2].get("name") == row.receive_location]
     if not stored:
-        return f"its receive location {row.receive_location!r} is disabled or gone"
+        return _cannot_receive(agent, row)
     location = ReceiveLocation.from_definition(*stored[0])
     message = agent.messages.load([row.id])[row.id]
     publication = location.again(row.host_id, message, row.sequence, agent.message_id)
@@ -232,6 +232,17 @@ def _receive_again(agent: Agent, row: SuspendedMessage) -> str:
     if not published.publications:
         return "resumed by somebody else"
     return f"published {published.published}, unrouted {published.unrouted}, suspended {published.suspended}"
+
+
+def _cannot_receive(agent: Agent, row: SuspendedMessage) -> str:
+    name = str(row.receive_location)
+    _, is_deployed, _ = agent.subscriptions.kinds(name)
+    if is_deployed:
+        return f"still suspended: receive location {name!r} is disabled. Enable it with: crossdock enable {name}"
+    return (
+        f"still suspended: receive location {name!r} is not deployed any more. Deploy it again, or save the message "
+        f"with: crossdock save {row.id}"
+    )
 
 
 def counted(outcomes: Sequence[Outcome]) -> Mapping[str, int]:

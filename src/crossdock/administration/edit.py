@@ -86,7 +86,7 @@ def edit(agent: Agent, what: Editable, *, body: bytes | None, properties: Sequen
         if new_body is None
         else {name: format_value(value) for name, value in original.context.promoted.items() if name not in promoted}
     )
-    return Edited(str(row.id), str(message.id), str(row.port), "edited and delivered again", kept)
+    return Edited(str(row.id), str(message.id), str(row.port), "edited and queued again", kept)
 
 
 def _changed(agent: Agent, original: Message, body: bytes | None, promoted: Mapping[str, Value]) -> Message:
