@@ -201,6 +201,8 @@ def test_an_application_that_brings_code_or_is_wrong_is_refused(administrator: h
 
         assert answer.status_code == 422, answer.text
         assert said in answer.json()["detail"]
+        if "code" in said or "orchestrations" in said:
+            assert "without --url: crossdock apply APP --database URL" in answer.json()["detail"]
 
 
 def test_a_filter_is_tried_on_recent_traffic(administrator: httpx.Client, box: Seeded) -> None:

@@ -28,6 +28,10 @@ from crossdock.subscription.router import Epoch
 __all__ = ["Applied", "Epoch", "ForDeploying", "Plan", "TriedFilter", "Undeployed"]
 
 _NAMED = "application.yaml"  # what problems are said to be in
+_WHERE_ITS_CODE_IS = (
+    "To change anything of it, also a filter, deploy it on a machine that has its code and reaches the database, "
+    "without --url: crossdock apply APP --database URL"
+)
 _MAY_NAME_CODE = frozenset({"adapter", "disassemble", "assemble", "components", "decode", "encode", "function"})
 
 
@@ -87,12 +91,12 @@ def _refuse_code(application: ApplicationModel) -> None:
     if application.orchestrations:
         raise ApplicationError(
             f"Application {application.application!r} has orchestrations, whose code does not come with its YAML. "
-            "Deploy it where its code is, with: crossdock apply APP"
+            + _WHERE_ITS_CODE_IS
         )
     for name in _code_of(application.model_dump(by_alias=True)):
         raise ApplicationError(
             f"Application {application.application!r} names code of its own, {name!r}, which does not come with its "
-            "YAML. Deploy it where its code is, with: crossdock apply APP"
+            f"YAML. {_WHERE_ITS_CODE_IS}"
         )
 
 
