@@ -22,8 +22,8 @@ def test_small_run_sees_every_message_once_and_gives_every_figure(
     figures = bench_latency(seconds=1.0, database=empty_database, progress=said.append)
 
     assert set(figures) == {
-        "seconds", "tracking", "messages", "p50_ms", "p99_ms", "commit_notify_p50_ms", "ratio", "p99_ratio", "rates",
-        "http",
+        "seconds", "tracking", "correlation", "messages", "p50_ms", "p99_ms", "commit_notify_p50_ms", "ratio",
+        "p99_ratio", "rates", "http",
     }  # fmt: skip
     assert figures["messages"] == 10
     assert {rate: set(each) for rate, each in figures["rates"].items()} == {

@@ -21,6 +21,7 @@ from typing import Any
 import psycopg
 
 from crossdock.bench.exchange import http_exchange
+from crossdock.bench.follower import Correlations, deploy_follower
 from crossdock.bench.messagebox import fresh_messagebox
 from crossdock.errors import CrossdockError
 from crossdock.host.instance import HostInstance
@@ -33,7 +34,7 @@ from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.deployment import DeployedPort, Deployment, Level
 from crossdock.subscription.text import parse_filter
 
-_HOST = "Bench"
+_HOST, _TYPE = "Bench", "Ping"
 _PROPERTIES = {"Number": PropertyType.INTEGER}
 _RATE, _OTHER_RATES = 10, (1, 100)
 _WARM_UP = 20
@@ -44,17 +45,26 @@ Progress = Callable[[str], None]
 Figures = dict[str, Any]
 
 
-def bench_latency(*, seconds: float, database: str, progress: Progress, tracking: Level = "events") -> Figures:
+def bench_latency(
+    *,
+    seconds: float,
+    database: str,
+    progress: Progress,
+    tracking: Level = "events",
+    correlation: Correlations = "none",
+) -> Figures:
     """Every figure of one run. Raises CrossdockError unless every message that was published was seen just once."""
     with (
         tempfile.TemporaryDirectory(prefix="crossdock-bench-") as home,
         fresh_messagebox(database, Path(home)) as agent,
     ):
+        deploy_follower(agent, Path(home), correlation, host=_HOST, message_type=_TYPE, property_=("Number", "integer"))
         figures = _express_lane(agent, seconds, progress, tracking)
         progress("http requests and their answers")
         return {
             "seconds": seconds,
             "tracking": tracking,
+            "correlation": correlation,
             **figures,
             "http": http_exchange(agent, Path(home), seconds, _percentiles),
         }
@@ -148,7 +158,7 @@ class _Lane:
     def publish(self) -> None:
         """One message. The clock starts when it is complete."""
         id_ = self.agent.message_id()
-        context = Context({"BTS.MessageType": "Ping", "Number": 1}, {"BTS.MessageID": str(id_)})
+        context = Context({"BTS.MessageType": _TYPE, "Number": 1}, {"BTS.MessageID": str(id_)})
         message = Message(id_, context, (Part("body", b"ping"),))
         publication = Publication(self.host, (message,), service_id=self.service)
         began = time.perf_counter()
@@ -179,10 +189,10 @@ class _Lane:
 @contextmanager
 def _subscribed(agent: Agent, tracking: Level) -> Iterator[_Lane]:
     """One subscriber, and a host instance that gives it what arrives."""
-    filter_ = parse_filter(PropertyRegistry(_PROPERTIES), "MessageType = 'Ping' AND Number >= 0")
+    filter_ = parse_filter(PropertyRegistry(_PROPERTIES), f"MessageType = '{_TYPE}' AND Number >= 0")
     port = DeployedPort("Subscriber", _HOST, 5, filter_, {"name": "Subscriber"}, track=tracking)
     agent.subscriptions.deploy(Deployment("bench", _PROPERTIES, [], [port]))
-    [service] = [each.service_id for each in agent.router().subscriptions.values()]
+    service = max(each.service_id for each in agent.router().subscriptions.values())  # the one that came last
     host, subscriber = agent.configuration.hosts()[_HOST], _Subscriber()
     instance = HostInstance(agent, host, lambda _: subscriber)
     instance.start()

@@ -20,6 +20,7 @@ import psycopg
 
 from crossdock.bench.broken import beside_broken
 from crossdock.bench.ceiling import copy_ceiling, empty, timed
+from crossdock.bench.follower import Correlations, deploy_follower
 from crossdock.bench.messagebox import fresh_messagebox
 from crossdock.bench.nowhere import Counter, NoService, One
 from crossdock.host.instance import HostInstance
@@ -64,9 +65,10 @@ def bench_queue(
     database: str,
     progress: Progress,
     tracking: Level = "events",
+    correlation: Correlations = "none",
 ) -> Figures:
     """Every figure of one run; rates are of wall-clock seconds, the median of the rounds."""
-    with _messagebox(database, subscriptions, progress, tracking) as bench:
+    with _messagebox(database, subscriptions, progress, tracking, correlation) as bench:
         publishing, ceiling, taking, cleaning, few_and_many = [], [], [], [], []
         for number in range(rounds):
             progress(f"round {number + 1} of {rounds}")
@@ -87,6 +89,7 @@ def bench_queue(
         "references_per_message": _COPIES,
         "rounds": rounds,
         "tracking": tracking,
+        "correlation": correlation,
         "publish_per_s": round(median(publishing)),
         "copy_ceiling_per_s": round(median(ceiling)),
         "ratio_to_copy": round(median(publishing) / median(ceiling), 3),
@@ -113,13 +116,22 @@ def bench_queue(
 
 
 @contextmanager
-def _messagebox(database: str, subscriptions: int, progress: Progress, tracking: Level = "events") -> Iterator[_Bench]:
+def _messagebox(
+    database: str,
+    subscriptions: int,
+    progress: Progress,
+    tracking: Level = "events",
+    correlation: Correlations = "none",
+) -> Iterator[_Bench]:
     with (
         tempfile.TemporaryDirectory(prefix="crossdock-bench-") as home,
         fresh_messagebox(database, Path(home)) as agent,
     ):
         agent.subscriptions.deploy(_deployment(subscriptions, tracking))
         service = min(each.service_id for each in agent.router().subscriptions.values())
+        deploy_follower(
+            agent, Path(home), correlation, host=_HOST, message_type="Order", property_=("Customer", "text")
+        )
         bench = _Bench(agent, agent.configuration.hosts()[_HOST], service, progress)
         _publish(bench, _batches(bench, _BATCH, 16))  # numba compiles on its first batch
         _drain(bench, workers=8)

@@ -17,7 +17,9 @@ from typing import Any
 import psycopg
 
 from crossdock.adapter.file.transport import MINIMUM_AGE_SECONDS
+from crossdock.application.model import DEFAULT_HOST
 from crossdock.bench.ceiling import copy_ceiling, empty
+from crossdock.bench.follower import Correlations, deploy_follower
 from crossdock.bench.lane import Lane, deployed_locations, running_lane, write_files
 from crossdock.bench.memory import PeakMemory
 from crossdock.bench.messagebox import fresh_messagebox
@@ -50,6 +52,7 @@ def bench_throughput(
     peer_url: str,
     progress: Progress,
     tracking: Level = "events",
+    correlation: Correlations = "none",
 ) -> Figures:
     """Every figure of one run; rates are of wall-clock seconds. With `peer_url` the same goes through RabbitMQ."""
     if peer_url:
@@ -60,6 +63,10 @@ def bench_throughput(
         with fresh_messagebox(database, home) as agent:
             progress(f"deploying {traffic.subscriptions:,} subscriptions")
             agent.subscriptions.deploy(deployment(traffic, FORMATS[format_], folder, tracking))
+            of_messages = FORMATS[format_].message_type
+            deploy_follower(
+                agent, home, correlation, host=DEFAULT_HOST, message_type=of_messages, property_=("Customer", "text")
+            )
             ceilings = [_ceiling(agent, traffic, FORMATS[format_], progress)]
             progress("starting Spark")
             with running_lane(agent, home) as lane:
@@ -68,6 +75,7 @@ def bench_throughput(
             ceilings.append(_ceiling(agent, traffic, FORMATS[format_], progress))
     return {
         "tracking": tracking,
+        "correlation": correlation,
         **_figures(traffic, format_, ceilings, figures),
         **(_peer(traffic, peer_url, figures["end_to_end_per_s"], progress) if peer_url else {}),
     }

@@ -32,6 +32,15 @@ class TrackLevel(StrEnum):
     BODIES = "bodies"
 
 
+class Correlations(StrEnum):
+    NONE = "none"
+    FOREIGN = "foreign"
+    FOLLOWING = "following"
+
+
+Correlation = Annotated[
+    Correlations, typer.Option(help="Deploy an orchestration whose correlation no message may follow, or every one.")
+]
 Tracking = Annotated[TrackLevel, typer.Option(help="What is tracked meanwhile.")]
 
 
@@ -76,6 +85,7 @@ def bench_queue(
     rounds: Annotated[int, typer.Option(min=1, help="Publishing and its baseline take turns so often.")] = 3,
     reader_seconds: Annotated[float, typer.Option(min=0, help="How long a reader stays in its transaction.")] = 60.0,
     tracking: Tracking = TrackLevel.EVENTS,
+    correlation: Correlation = Correlations.NONE,
     database: EmptyDatabase = "",
     output: Output = Format.TABLE,
 ) -> None:
@@ -93,6 +103,7 @@ def bench_queue(
             database=database,
             progress=show,
             tracking=tracking.value,
+            correlation=correlation.value,
         )
     print_figures(figures, output)
 
@@ -107,6 +118,7 @@ def bench_throughput(
     peer: Annotated[Peer | None, typer.Option(help="Send the same through another broker.")] = None,
     peer_url: Annotated[str, typer.Option(help="Where that is.")] = "amqp://guest:guest@127.0.0.1:5672",
     tracking: Tracking = TrackLevel.EVENTS,
+    correlation: Correlation = Correlations.NONE,
     database: EmptyDatabase = "",
     output: Output = Format.TABLE,
 ) -> None:
@@ -124,6 +136,7 @@ def bench_throughput(
             peer_url=peer_url if peer else "",
             progress=show,
             tracking=tracking.value,
+            correlation=correlation.value,
         )
     print_figures(figures, output)
 
@@ -132,6 +145,7 @@ def bench_throughput(
 def bench_latency(
     seconds: Annotated[float, typer.Option(min=1, help="How long to measure at each rate.")] = 20.0,
     tracking: Tracking = TrackLevel.EVENTS,
+    correlation: Correlation = Correlations.NONE,
     database: EmptyDatabase = "",
     output: Output = Format.TABLE,
 ) -> None:
@@ -140,7 +154,13 @@ def bench_latency(
     from crossdock.cli.output import print_figures, stages
 
     with stages() as show:
-        figures = measure(seconds=seconds, database=database, progress=show, tracking=tracking.value)
+        figures = measure(
+            seconds=seconds,
+            database=database,
+            progress=show,
+            tracking=tracking.value,
+            correlation=correlation.value,
+        )
     print_figures(figures, output)
 
 
