@@ -21,6 +21,7 @@ import psycopg
 from crossdock.bench.broken import beside_broken
 from crossdock.bench.ceiling import copy_ceiling, empty, timed
 from crossdock.bench.follower import Correlations, deploy_follower
+from crossdock.bench.host_role import beside_host_role
 from crossdock.bench.messagebox import fresh_messagebox
 from crossdock.bench.nowhere import Counter, NoService, One
 from crossdock.host.instance import HostInstance
@@ -66,8 +67,11 @@ def bench_queue(
     progress: Progress,
     tracking: Level = "events",
     correlation: Correlations = "none",
+    host_role: bool = False,
 ) -> Figures:
     """Every figure of one run; rates are of wall-clock seconds, the median of the rounds."""
+    if host_role:
+        return _as_host_role(messages, subscriptions, body, database, progress)
     with _messagebox(database, subscriptions, progress, tracking, correlation) as bench:
         publishing, ceiling, taking, cleaning, few_and_many = [], [], [], [], []
         for number in range(rounds):
@@ -113,6 +117,24 @@ def bench_queue(
         "dequeue_per_s_64_workers_each": [round(each) for _, each in few_and_many],
         "dequeue_per_s_8_workers_by_turns_each": [round(each) for each, _ in few_and_many],
     }
+
+
+def _as_host_role(messages: int, subscriptions: int, body: int, database: str, progress: Progress) -> Figures:
+    """Only what the role of a host costs."""
+    with _messagebox(database, subscriptions, progress) as bench:
+
+        def measure(acting: Agent) -> tuple[float, float]:
+            publishing = _publish(bench, _batches(bench, messages, body), acting)
+            delivering = _drain(bench, workers=8, acting=acting)
+            _clean_up(bench)
+            return publishing, delivering
+
+        return {
+            "messages": messages,
+            "subscriptions": subscriptions,
+            "body_bytes": body,
+            **beside_host_role(bench.agent, bench.host, measure, progress),
+        }
 
 
 @contextmanager
@@ -171,10 +193,10 @@ def _message(agent: Agent, number: int, content: bytes) -> Message:
     return Message(id_, Context(promoted, {"BTS.MessageID": str(id_)}), (Part("body", content),))
 
 
-def _publish(bench: _Bench, batches: Sequence[Publication]) -> float:
+def _publish(bench: _Bench, batches: Sequence[Publication], acting: Agent | None = None) -> float:
     """Messages per second through `agent.publish`, by two threads."""
     bench.progress(f"publishing {sum(len(each.messages) for each in batches):,} messages")
-    seconds = timed(batches, lambda batch: bench.agent.publish([batch]))
+    seconds = timed(batches, lambda batch: (acting or bench.agent).publish([batch]))
     return sum(len(each.messages) for each in batches) / seconds
 
 
@@ -185,13 +207,13 @@ def _ceiling(bench: _Bench, batches: Sequence[Publication]) -> float:
     return rate
 
 
-def _drain(bench: _Bench, *, workers: int) -> float:
+def _drain(bench: _Bench, *, workers: int, acting: Agent | None = None) -> float:
     """References per second, claimed, handed to a service and settled, until the queue is empty."""
     references = bench.agent.statistics().ready
     bench.progress(f"delivering {references:,} references with {workers} workers")
     counter = Counter()
     services = One(lambda name: NoService(name, counter))
-    instance = HostInstance(bench.agent, bench.host, services, limits=HostLimits(workers=workers))
+    instance = HostInstance(acting or bench.agent, bench.host, services, limits=HostLimits(workers=workers))
     began = time.perf_counter()
     instance.start()
     try:

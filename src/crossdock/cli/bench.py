@@ -86,6 +86,9 @@ def bench_queue(
     reader_seconds: Annotated[float, typer.Option(min=0, help="How long a reader stays in its transaction.")] = 60.0,
     tracking: Tracking = TrackLevel.EVENTS,
     correlation: Correlation = Correlations.NONE,
+    host_role: Annotated[
+        bool, typer.Option("--host-role", help="Compare the owner with the role of a host, and nothing else.")
+    ] = False,
     database: EmptyDatabase = "",
     output: Output = Format.TABLE,
 ) -> None:
@@ -104,6 +107,7 @@ def bench_queue(
             progress=show,
             tracking=tracking.value,
             correlation=correlation.value,
+            host_role=host_role,
         )
     print_figures(figures, output)
 
