@@ -36,6 +36,11 @@ def test_both_clients_have_a_method_for_every_operation() -> None:
     assert methods(AsyncClient) == methods(Client) | {"live": methods(AsyncClient)["live"]}
 
 
+def test_method_has_the_parameters_and_the_text_of_its_operation() -> None:
+    assert str(inspect.signature(Client.instance)) == "(self, /, id_: 'str') -> 'DescribedInstance'"
+    assert Client.instance.__doc__ == AsyncClient.instance.__doc__ == "One instance in full."
+
+
 def test_every_call_is_an_operation_of_the_description(console: Served) -> None:
     with console.client() as http:
         described = http.get("/api/v1/openapi.json").json()["paths"]

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crossdock.cli.asked import Token, Url, asked
-from crossdock.cli.options import (
-    Database,
-    Home,
-    InstanceIds,
-    ListOutput,
-    LocationName,
-    Output,
-    Person,
-    PortName,
-    Reason,
-)
+from crossdock.cli.asked import Place, acting
+from crossdock.cli.options import InstanceIds, ListOutput, LocationName, Output, PortName
 from crossdock.cli.output import Format
 
 if TYPE_CHECKING:
@@ -37,164 +28,77 @@ WholeApplication = Annotated[
     bool, typer.Option("--application", help="NAME is an application, also if something else has this name.")
 ]
 
+_OR_AN_APPLICATION = (
+    "\n\nOr everything of an application, by its name. If a port has the same name, the port is meant: give "
+    "--application."
+)
+_GO_ON = (
+    "\n\nRunning instances of an orchestration go on. The name of an application means all that it has. If a port has "
+    "the same name, the port is meant: give --application."
+)
+_OR_ALL_LOCATIONS = (
+    "\n\nOr all locations of an application, by its name. If a location has the same name, the location is meant: give "
+    "--application."
+)
+_STATES: dict[StateVerb, str] = {
+    "start": "Start a send port, a group or an orchestration, and resume what was suspended because it was stopped."
+    + _OR_AN_APPLICATION,
+    "stop": "Stop a send port, a group or an orchestration: what matches from now on is suspended until it is started "
+    "again." + _GO_ON,
+    "enlist": "Give an unenlisted send port, group or orchestration its subscriptions, stopped." + _OR_AN_APPLICATION,
+    "unenlist": "Take the subscriptions of a send port, a group or an orchestration away: nothing matches it any more."
+    + _GO_ON,
+}
+
 
 @acts.command()
-def cancel(
-    ids: InstanceIds,
-    home: Home = None,
-    database: Database = None,
-    url: Url = None,
-    token: Token = None,
-    person: Person = None,
-    reason: Reason = None,
-    output: Output = Format.TABLE,
-) -> None:
+@acting
+def cancel(place: Place, ids: InstanceIds, output: Output = Format.TABLE) -> None:
     """Let instances of orchestrations undo what they have done, by their compensations, and end."""
     from crossdock.cli.output import print_rows
 
-    with asked(url, token, home=home, database=database, person=person, reason=reason) as service:
+    with place.asked() as service:
         rows = service.cancel(ids)
     print_rows(rows, output, empty="There was nothing to do.")
 
 
-@acts.command()
-def start(
-    name: PortName,
-    home: Home = None,
-    database: Database = None,
-    url: Url = None,
-    token: Token = None,
-    person: Person = None,
-    reason: Reason = None,
-    application: WholeApplication = False,
-    output: ListOutput = Format.TABLE,
-) -> None:
-    """Start a send port, a group or an orchestration, and resume what was suspended because it was stopped.
+def _changing(verb: StateVerb) -> Callable[..., None]:
+    @acting
+    def change(
+        place: Place, name: PortName, application: WholeApplication = False, output: ListOutput = Format.TABLE
+    ) -> None:
+        with place.asked() as service:
+            _change(service, verb, name, output, whole=application)
 
-    Or everything of an application, by its name. If a port has the same name, the port is meant: give --application.
-    """
-    with asked(url, token, home=home, database=database, person=person, reason=reason) as service:
-        _change(service, "start", name, output, whole=application)
+    return change
 
 
-@acts.command()
-def stop(
-    name: PortName,
-    home: Home = None,
-    database: Database = None,
-    url: Url = None,
-    token: Token = None,
-    person: Person = None,
-    reason: Reason = None,
-    application: WholeApplication = False,
-    output: ListOutput = Format.TABLE,
-) -> None:
-    """Stop a send port, a group or an orchestration: what matches from now on is suspended until it is started again.
+for _verb, _help in _STATES.items():
+    acts.command(_verb, help=_help)(_changing(_verb))
 
-    Running instances of an orchestration go on. The name of an application means all that it has. If a port has the
-    same name, the port is meant: give --application.
-    """
-    with asked(url, token, home=home, database=database, person=person, reason=reason) as service:
-        _change(service, "stop", name, output, whole=application)
+
+def _enabling(*, enabled: bool) -> Callable[..., None]:
+    @acting
+    def enable(
+        place: Place, name: LocationName, application: WholeApplication = False, output: ListOutput = Format.TABLE
+    ) -> None:
+        with place.asked() as service:
+            _enable(service, name, output, enabled=enabled, whole=application)
+
+    return enable
+
+
+acts.command("enable", help="Let a receive location receive." + _OR_ALL_LOCATIONS)(_enabling(enabled=True))
+acts.command("disable", help="Let a receive location rest; what has arrived there waits." + _OR_ALL_LOCATIONS)(
+    _enabling(enabled=False)
+)
 
 
 @acts.command()
-def enlist(
-    name: PortName,
-    home: Home = None,
-    database: Database = None,
-    url: Url = None,
-    token: Token = None,
-    person: Person = None,
-    reason: Reason = None,
-    application: WholeApplication = False,
-    output: ListOutput = Format.TABLE,
-) -> None:
-    """Give an unenlisted send port, group or orchestration its subscriptions, stopped.
-
-    Or everything of an application, by its name. If a port has the same name, the port is meant: give --application.
-    """
-    with asked(url, token, home=home, database=database, person=person, reason=reason) as service:
-        _change(service, "enlist", name, output, whole=application)
-
-
-@acts.command()
-def unenlist(
-    name: PortName,
-    home: Home = None,
-    database: Database = None,
-    url: Url = None,
-    token: Token = None,
-    person: Person = None,
-    reason: Reason = None,
-    application: WholeApplication = False,
-    output: ListOutput = Format.TABLE,
-) -> None:
-    """Take the subscriptions of a send port, a group or an orchestration away: nothing matches it any more.
-
-    Running instances of an orchestration go on. The name of an application means all that it has. If a port has the
-    same name, the port is meant: give --application.
-    """
-    with asked(url, token, home=home, database=database, person=person, reason=reason) as service:
-        _change(service, "unenlist", name, output, whole=application)
-
-
-@acts.command()
-def enable(
-    name: LocationName,
-    home: Home = None,
-    database: Database = None,
-    url: Url = None,
-    token: Token = None,
-    person: Person = None,
-    reason: Reason = None,
-    application: WholeApplication = False,
-    output: ListOutput = Format.TABLE,
-) -> None:
-    """Let a receive location receive.
-
-    Or all locations of an application, by its name. If a location has the same name, the location is meant: give
-    --application.
-    """
-    with asked(url, token, home=home, database=database, person=person, reason=reason) as service:
-        _enable(service, name, output, enabled=True, whole=application)
-
-
-@acts.command()
-def disable(
-    name: LocationName,
-    home: Home = None,
-    database: Database = None,
-    url: Url = None,
-    token: Token = None,
-    person: Person = None,
-    reason: Reason = None,
-    application: WholeApplication = False,
-    output: ListOutput = Format.TABLE,
-) -> None:
-    """Let a receive location rest; what has arrived there waits.
-
-    Or all locations of an application, by its name. If a location has the same name, the location is meant: give
-    --application.
-    """
-    with asked(url, token, home=home, database=database, person=person, reason=reason) as service:
-        _enable(service, name, output, enabled=False, whole=application)
-
-
-@acts.command()
-def grant(
-    right: RightName,
-    user: UserName,
-    application: ApplicationName = None,
-    home: Home = None,
-    database: Database = None,
-    url: Url = None,
-    token: Token = None,
-    person: Person = None,
-    reason: Reason = None,
-) -> None:
+@acting
+def grant(place: Place, right: RightName, user: UserName, application: ApplicationName = None) -> None:
     """Give a database user a right: to see everything but bodies, to act, to read bodies, to edit, or to do all."""
-    with asked(url, token, home=home, database=database, person=person, reason=reason) as service:
+    with place.asked() as service:
         service.grant(right, user, application)
     typer.echo(
         f"{user!r} now has the right {right}{'' if application is None else f' for application {application!r}'}."
@@ -202,19 +106,10 @@ def grant(
 
 
 @acts.command()
-def revoke(
-    right: RightName,
-    user: UserName,
-    application: ApplicationName = None,
-    home: Home = None,
-    database: Database = None,
-    url: Url = None,
-    token: Token = None,
-    person: Person = None,
-    reason: Reason = None,
-) -> None:
+@acting
+def revoke(place: Place, right: RightName, user: UserName, application: ApplicationName = None) -> None:
     """Take a right from a database user."""
-    with asked(url, token, home=home, database=database, person=person, reason=reason) as service:
+    with place.asked() as service:
         service.revoke(right, user, application)
     typer.echo(f"{user!r} no longer has the right {right}{'' if application is None else f' for {application!r}'}.")
 

@@ -11,7 +11,7 @@ import typer
 
 from crossdock.cli import deployment, messages, running
 from crossdock.cli.acts import acts
-from crossdock.cli.asked import Asked, Token, Url, asked
+from crossdock.cli.asked import Asked, Place, acting, asking
 from crossdock.cli.bench import bench
 from crossdock.cli.completion import names_of, one_of
 from crossdock.cli.console import console
@@ -22,8 +22,6 @@ from crossdock.cli.options import (
     ListOutput,
     Master,
     Output,
-    Person,
-    Reason,
     settings_of,
     stop_on_signals,
 )
@@ -74,7 +72,9 @@ app.add_typer(tokens, name="token")
 
 
 @app.command(cls=WatchedCommand)
+@asking
 def get(
+    place: Place,
     what: Annotated[
         str,
         typer.Argument(
@@ -115,10 +115,6 @@ def get(
         bool, typer.Option("--personal", help="Of messages: search by personal properties too, which is recorded.")
     ] = False,
     watch: Watch = None,
-    home: Home = None,
-    database: Database = None,
-    url: Url = None,
-    token: Token = None,
     output: ListOutput = Format.TABLE,
 ) -> None:
     """List applications, send ports, groups, receive locations, orchestrations, their instances, subscriptions,
@@ -150,7 +146,7 @@ def get(
         window: dict[str, Any] = {"until": until, "type_": type_, "port": port, "before": before, "personal": personal}
         _refuse_options(what, {"code": code, "by": by, "person": person, "action": action})
         window |= {"since": since, "state": state, "where": where, "limit": limit}
-        with asked(url, token, home=home, database=database) as service:
+        with place.asked() as service:
             messages.get_messages(service, output, watch, **window)
         return
     if what not in lists:
@@ -174,7 +170,7 @@ def get(
         page = rows[:limit] if what == "suspended" else rows  # one more is read, to know whether there are more
         print_list(page, output, partial(print_these, rows, output), columns, watched=watch is not None)
 
-    with asked(url, token, home=home, database=database) as service:
+    with place.asked() as service:
         look = partial(lists[what], service) if by is None else partial(service.suspended_groups, by)
         shown(look, print_all, output, watch)
 
@@ -205,7 +201,9 @@ app.command()(messages.erase)
 
 
 @app.command()
+@acting
 def publish(
+    place: Place,
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Files with messages.")],
     location: Annotated[
         str | None,
@@ -218,12 +216,6 @@ def publish(
     properties: Annotated[
         list[str] | None, typer.Option("-p", "--property", metavar="NAME=VALUE", help="A property to promote.")
     ] = None,
-    home: Home = None,
-    database: Database = None,
-    url: Url = None,
-    token: Token = None,
-    person: Person = None,
-    reason: Reason = None,
     output: Output = Format.TABLE,
 ) -> None:
     """Publish files at once: each as one message, or what the pipeline of a receive location makes of it.
@@ -235,7 +227,7 @@ def publish(
     from crossdock.errors import CrossdockError
 
     published: list[PublishedMessage] = []
-    with asked(url, token, home=home, database=database, person=person, reason=reason) as service:
+    with place.asked() as service:
         try:
             published.extend(service.publish(files, location=location, to=to, properties=properties or []))
         except CrossdockError:

@@ -2,49 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import inspect
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from threading import Event
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, TypeAlias
 
 import typer
 
-from crossdock.cli.options import settings_of
+from crossdock.cli.options import Database, Home, Person, Reason, settings_of
 
 if TYPE_CHECKING:
-    from crossdock.administration.deliveries import Saved
-    from crossdock.administration.edit import Edited
-    from crossdock.administration.erase import Erased
-    from crossdock.administration.publish import PublishedMessage
-    from crossdock.administration.samples import Sample
-    from crossdock.administration.service import (
-        ArtefactTransition,
-        AuditRow,
-        DeployedApplication,
-        DescribedInstance,
-        DescribedMessage,
-        ExplainedMessage,
-        GivenRight,
-        GroupOverview,
-        HostOverview,
-        Instance,
-        InstanceResult,
-        LocationOverview,
-        MessagePage,
-        OrchestrationOverview,
-        Outcome,
-        PortOverview,
-        Selection,
-        StateVerb,
-        SubscriptionOverview,
-        SuspendedGroup,
-        SuspendedRow,
-        Traced,
-        Transition,
-        WaitingOverview,
-    )
+    from crossdock.administration.service import Administration
+    from crossdock.cli.remote import Remote
     from crossdock.client import Client
+    from crossdock.settings import Settings
+
+Asked: TypeAlias = "Administration | Remote"
+Parameters = ParamSpec("Parameters")
 
 Url = Annotated[
     str | None,
@@ -56,112 +32,75 @@ Token = Annotated[
 ]
 
 
-class Chosen(Protocol):
-    """What a selection means."""
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the MessageBox is that a command asks, and for whom the command acts."""
 
-    @property
-    def total(self) -> int: ...
-    def rows(self, limit: int) -> Sequence[SuspendedRow]: ...
+    home: Path | None = None
+    database: str | None = None
+    url: str | None = None
+    token: str | None = None
+    person: str | None = None
+    reason: str | None = None
 
+    def settings(self) -> Settings:
+        return settings_of(home=self.home, database=self.database, person=self.person, reason=self.reason)
 
-class Asked(Protocol):
-    """What commands ask: `Administration` has all of it, and so has a console."""
+    @contextmanager
+    def asked(self) -> Iterator[Asked]:
+        """The MessageBox of these options, or the console at this address."""
+        if self.url is None:
+            from crossdock.administration.service import opened
 
-    def applications(self) -> Sequence[DeployedApplication]: ...
-    def ports(self) -> Sequence[PortOverview]: ...
-    def groups(self) -> Sequence[GroupOverview]: ...
-    def locations(self) -> Sequence[LocationOverview]: ...
-    def orchestrations(self) -> Sequence[OrchestrationOverview]: ...
-    def subscriptions(self) -> Sequence[SubscriptionOverview]: ...
-    def hosts(self) -> Sequence[HostOverview]: ...
-    def access(self) -> Sequence[GivenRight]: ...
-    def instances(self, *, state: str | None = None, where: str | None = None) -> Sequence[Instance]: ...
-    def waiting(self, *, port: str | None = None, limit: int = 100) -> Sequence[WaitingOverview]: ...
-    def suspended(
-        self, selection: Selection | None = None, *, limit: int | None = None, after: int = 0
-    ) -> Sequence[SuspendedRow]: ...
-    def suspended_groups(self, by: str) -> Sequence[SuspendedGroup]: ...
-    def audit(
-        self,
-        *,
-        since: str | None = None,
-        person: str | None = None,
-        action: str | None = None,
-        limit: int = 100,
-    ) -> Sequence[AuditRow]: ...
-    def messages(self, **asked: Any) -> MessagePage: ...
-    def describe(self, id_: str) -> DescribedInstance | DescribedMessage: ...
-    def explain(self, id_: str, *, subscription: str | None = None, now: bool = False) -> ExplainedMessage: ...
-    def trace(self, id_: str) -> Traced: ...
-    def start(self, name: str) -> Transition: ...
-    def stop(self, name: str) -> Transition: ...
-    def enlist(self, name: str) -> Transition: ...
-    def unenlist(self, name: str) -> Transition: ...
-    def enable(self, location: str) -> bool: ...
-    def disable(self, location: str) -> bool: ...
-    def means_application(self, name: str, *, receiving: bool) -> bool: ...
-    def change_application(self, verb: StateVerb, application: str) -> Sequence[ArtefactTransition]: ...
-    def enable_application(self, application: str, *, enabled: bool) -> Sequence[ArtefactTransition]: ...
-    def cancel(self, ids: Sequence[str]) -> Sequence[InstanceResult]: ...
-    def choose(self, action: Any, selection: Selection) -> Any: ...
-    def resume(self, what: Any, *, rate: float | None = None, stop: Event | None = None) -> Iterator[Outcome]: ...
-    def terminate(self, what: Any, *, rate: float | None = None, stop: Event | None = None) -> Iterator[Outcome]: ...
-    def publish(
-        self, files: Sequence[Path], *, location: str | None, to: str | None, properties: Sequence[str]
-    ) -> Iterator[PublishedMessage]: ...
-    def save(self, ids: Sequence[str], folder: Path) -> Sequence[Saved]: ...
-    def editable(self, id_: str, port: str | None) -> Any: ...
-    def edit(self, what: Any, *, body: bytes | None, properties: Sequence[str]) -> Edited: ...
-    def erase(self, where: str, *, preview: bool = True) -> Erased: ...
-    def sample(self) -> Sample: ...
-    def grant(self, what: str, user: str, application: str | None = None, /) -> None: ...
-    def revoke(self, what: str, user: str, application: str | None = None, /) -> None: ...
-    @property
-    def tokens(self) -> Any: ...
+            with opened(self.settings()) as service:
+                yield service
+            return
+        from crossdock.cli.remote import Remote
+
+        with self.console(self.url) as client:
+            yield Remote(client)
+
+    @contextmanager
+    def console(self, url: str) -> Iterator[Client]:
+        """A client of the console there. UsageError for options that say where a MessageBox is."""
+        from crossdock.client import Client
+        from crossdock.errors import UsageError
+
+        if self.home is not None or self.database is not None or self.person is not None:
+            raise UsageError(
+                "--url asks a console, which knows its MessageBox and you: leave --home, --database and --as out."
+            )
+        if not self.token:
+            raise UsageError(
+                "--url needs --token TOKEN, or CROSSDOCK_TOKEN. Make one with: crossdock token create NAME"
+            )
+        with Client(url, self.token, reason=settings_of(reason=self.reason).reason) as client:
+            yield client
 
 
-@contextmanager
-def asked(
-    url: str | None,
-    token: str | None,
-    *,
-    home: Path | None,
-    database: str | None,
-    person: str | None = None,
-    reason: str | None = None,
-) -> Iterator[Asked]:
-    """The MessageBox of these options, or the console at this address."""
-    if url is None:
-        from crossdock.administration.service import opened
-
-        with opened(settings_of(home=home, database=database, person=person, reason=reason)) as service:
-            yield service
-        return
-    from crossdock.cli.remote import Remote
-
-    with at_console(url, token, home=home, database=database, person=person, reason=reason) as client:
-        yield Remote(client)
+def asking(command: Callable[Concatenate[Place, Parameters], None]) -> Callable[..., None]:
+    """The command with the options of a place instead of the place."""
+    return _with_options(command, {"home": Home, "database": Database, "url": Url, "token": Token})
 
 
-@contextmanager
-def at_console(
-    url: str,
-    token: str | None,
-    *,
-    home: Path | None,
-    database: str | None,
-    person: str | None = None,
-    reason: str | None = None,
-) -> Iterator[Client]:
-    """A client of the console at this address. UsageError for options that say where a MessageBox is."""
-    from crossdock.client import Client
-    from crossdock.errors import UsageError
+def acting(command: Callable[Concatenate[Place, Parameters], None]) -> Callable[..., None]:
+    """The same for a command that changes something: it has --as and --reason too, for the audit."""
+    where: dict[str, Any] = {"home": Home, "database": Database, "url": Url, "token": Token}
+    return _with_options(command, {**where, "person": Person, "reason": Reason})
 
-    if home is not None or database is not None or person is not None:
-        raise UsageError(
-            "--url asks a console, which knows its MessageBox and you: leave --home, --database and --as out."
-        )
-    if not token:
-        raise UsageError("--url needs --token TOKEN, or CROSSDOCK_TOKEN. Make one with: crossdock token create NAME")
-    with Client(url, token, reason=settings_of(reason=reason).reason) as client:
-        yield client
+
+def _with_options(command: Callable[..., None], options: dict[str, Any]) -> Callable[..., None]:
+    def run(**given: Any) -> None:
+        # `get` has a --person of its own: only what is an option of the place here is taken out.
+        place = Place(**{name: given.pop(name) for name in options})
+        command(place, **given)
+
+    _, *own = inspect.signature(command, eval_str=True).parameters.values()
+    kind = inspect.Parameter.KEYWORD_ONLY
+    ours = [inspect.Parameter(name, kind, default=None, annotation=option) for name, option in options.items()]
+    before = next((number for number, each in enumerate(own) if each.name == "output"), len(own))
+    parameters = [*own[:before], *ours, *own[before:]]
+    run.__signature__ = inspect.Signature([each.replace(kind=kind) for each in parameters])  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    return run

@@ -8,22 +8,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crossdock.cli.asked import Token, Url, at_console
+from crossdock.cli.asked import Place, acting, asking
 from crossdock.cli.completion import names_of
-from crossdock.cli.options import ApplicationFile, Database, Home, Output, Person, Reason, settings_of
+from crossdock.cli.options import ApplicationFile, Output
 from crossdock.cli.output import Format
 
 if TYPE_CHECKING:
     from crossdock.administration.deploying import Leaving
 
 
+@asking
 def plan(
+    place: Place,
     application: ApplicationFile,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep the plan, for `apply --plan`.")] = None,
-    home: Home = None,
-    database: Database = None,
-    url: Url = None,
-    token: Token = None,
     output: Output = Format.TABLE,
 ) -> None:
     """Say what a deployment of the application would change, and whether running instances replay with new code.
@@ -35,28 +33,24 @@ def plan(
     from crossdock.administration.running import loaded
     from crossdock.cli.show_plan import print_plan
 
-    if url is not None:
-        with at_console(url, token, home=home, database=database) as client:
+    if place.url is not None:
+        with place.console(place.url) as client:
             made = client.plan(yaml_of(application))
     else:
-        settings = settings_of(home=home, database=database)
+        settings = place.settings()
         made = make_plan(loaded(application, settings), settings)
     if out is not None:
         write_plan(made, out)
     print_plan(made, output)
 
 
+@acting
 def apply(
+    place: Place,
     application: ApplicationFile,
     plan: Annotated[
         Path | None, typer.Option("--plan", metavar="FILE", help="Only if nothing has changed since this plan.")
     ] = None,
-    home: Home = None,
-    database: Database = None,
-    url: Url = None,
-    token: Token = None,
-    person: Person = None,
-    reason: Reason = None,
     output: Output = Format.TABLE,
 ) -> None:
     """Deploy the application. Starts no Spark; running processes pick the change up by themselves."""
@@ -65,17 +59,19 @@ def apply(
     from crossdock.administration.running import loaded
     from crossdock.cli.show_plan import print_applied
 
-    if url is not None:
-        with at_console(url, token, home=home, database=database, person=person, reason=reason) as client:
+    if place.url is not None:
+        with place.console(place.url) as client:
             applied = client.apply(yaml_of(application), planned=None if plan is None else read_plan(plan))
     else:
-        settings = settings_of(home=home, database=database, person=person, reason=reason)
+        settings = place.settings()
         deployment = loaded(application, settings)
         applied = apply_application(deployment, settings, plan=None if plan is None else read_plan(plan))
     print_applied(applied, output)
 
 
+@acting
 def undeploy(
+    place: Place,
     application: Annotated[
         str,
         typer.Argument(
@@ -88,12 +84,6 @@ def undeploy(
     keep: Annotated[
         bool, typer.Option("--keep", help="Keep them suspended, to be resumed once it is deployed again.")
     ] = False,
-    home: Home = None,
-    database: Database = None,
-    url: Url = None,
-    token: Token = None,
-    person: Person = None,
-    reason: Reason = None,
     output: Output = Format.TABLE,
 ) -> None:
     """Take an application away: its locations, ports, groups and orchestrations, in one transaction.
@@ -108,11 +98,11 @@ def undeploy(
     if terminate and keep:
         raise UsageError("Give --terminate or --keep, not both")
     leaving: Leaving = "terminate" if terminate else "keep" if keep else "refuse"
-    if url is not None:
-        with at_console(url, token, home=home, database=database, person=person, reason=reason) as client:
+    if place.url is not None:
+        with place.console(place.url) as client:
             undeployed = client.undeploy(name_of(application), leaving=leaving)
     else:
-        settings = settings_of(home=home, database=database, person=person, reason=reason)
+        settings = place.settings()
         undeployed = undeploy_application(application, settings, leaving)
     print_rows([undeployed], output, empty="")
 

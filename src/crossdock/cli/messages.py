@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from crossdock.cli.asked import Asked, Token, Url, asked
-from crossdock.cli.options import Database, Home, Output, Person, Reason
+from crossdock.cli.asked import Asked, Place, acting, asking
+from crossdock.cli.options import Output
 from crossdock.cli.output import Format
 from crossdock.cli.watching import shown
 
@@ -17,50 +17,44 @@ MessageId = Annotated[
 ]
 
 
+@asking
 def explain(
+    place: Place,
     id_: MessageId,
     subscription: Annotated[
         str | None, typer.Argument(metavar="[SUBSCRIPTION]", help="One port or orchestration, predicate by predicate.")
     ] = None,
     now: Annotated[bool, typer.Option("--now", help="By the filters of now, not of when it was published.")] = False,
-    home: Home = None,
-    database: Database = None,
-    url: Url = None,
-    token: Token = None,
     output: Output = Format.TABLE,
 ) -> None:
     """Say who got a message and where each copy is, who did not and which predicate failed, and the nearest misses."""
     from crossdock.cli.show_message import print_explanation
 
-    with asked(url, token, home=home, database=database) as service:
+    with place.asked() as service:
         explained = service.explain(id_, subscription=subscription, now=now)
     print_explanation(explained, output, in_full=subscription is not None)
 
 
+@asking
 def trace(
+    place: Place,
     id_: MessageId,
-    home: Home = None,
-    database: Database = None,
-    url: Url = None,
-    token: Token = None,
     output: Output = Format.TABLE,
 ) -> None:
     """Show the journey of a message as a tree: each delivery with its attempts, answers, instances, what they sent."""
     from crossdock.cli.show_message import print_trace
 
-    with asked(url, token, home=home, database=database) as service:
+    with place.asked() as service:
         traced = service.trace(id_)
     print_trace(traced, output)
 
 
+@asking
 def describe(
+    place: Place,
     id_: Annotated[
         str, typer.Argument(metavar="ID", help="A message or an instance, as `get messages|instances` show it.")
     ],
-    home: Home = None,
-    database: Database = None,
-    url: Url = None,
-    token: Token = None,
     output: Output = Format.TABLE,
 ) -> None:
     """Show one message in full: its properties, its parts and its copies. Personal values are masked.
@@ -71,7 +65,7 @@ def describe(
     from crossdock.cli.show_instances import print_instance
     from crossdock.cli.show_message import print_message
 
-    with asked(url, token, home=home, database=database) as service:
+    with place.asked() as service:
         described = service.describe(id_)
     if isinstance(described, DescribedMessage):
         print_message(described, output)
@@ -79,15 +73,11 @@ def describe(
         print_instance(described, output)
 
 
+@acting
 def erase(
+    place: Place,
     where: Annotated[str, typer.Option(help="Which messages, as \"CustomerId = 'C17'\".")],
     yes: Annotated[bool, typer.Option("--yes", help="Do it. Without this they are only counted.")] = False,
-    home: Home = None,
-    database: Database = None,
-    url: Url = None,
-    token: Token = None,
-    person: Person = None,
-    reason: Reason = None,
     output: Output = Format.TABLE,
 ) -> None:
     """Erase what is tracked of the content of messages: their properties and bodies. That they were there stays.
@@ -96,14 +86,14 @@ def erase(
     """
     from crossdock.cli.output import print_rows
 
-    with asked(url, token, home=home, database=database, person=person, reason=reason) as service:
+    with place.asked() as service:
         erased = service.erase(where, preview=not yes)
     print_rows([erased], output, empty="")
     if not yes and erased.found:
         typer.echo("Nothing is erased yet. To erase them, add: --yes", err=True)
 
 
-def get_messages(service: Asked, output: Format, watch: float | None, **wanted: str | int | bool | None) -> None:
+def get_messages(service: Asked, output: Format, watch: float | None, **wanted: Any) -> None:
     """Print a page of messages, the newest first. How to go on is said on standard error."""
     from crossdock.administration.service import MessagePage
     from crossdock.cli.lists import columns_of_list, print_list

@@ -94,8 +94,8 @@ class RemoteTokens:
     def create(
         self,
         name: str,
-        role: Literal["viewer", "operator", "administrator"],
-        grants: Sequence[Literal["bodies", "edit"]] = (),
+        role: Any,
+        grants: Sequence[Any] = (),
         application: str | None = None,
         expires: str | None = None,
     ) -> CreatedToken:
@@ -210,7 +210,8 @@ class Remote:
     def edit(self, what: RemoteEditable, *, body: bytes | None, properties: Sequence[str]) -> Edited:
         return self._client.edit(what.described.id, port=what.port, body=body, properties=properties)
 
-    def choose(self, action: Literal["resume", "terminate", "save"], selection: Selection) -> Previewed | Listed:
+    def choose(self, action: Literal["resume", "terminate", "save"], selection: Selection) -> Any:
+        """What the verb of this name takes, if it is not to save."""
         if action == "save":  # which takes the right to read bodies, and not to act
             check_named(selection)
             rows = _all(lambda **page: self._client.suspended(**_wanted(selection), **page))

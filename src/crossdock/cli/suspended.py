@@ -6,26 +6,21 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from threading import Event
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from crossdock.cli.asked import Asked, Chosen, Token, Url, asked
+from crossdock.cli.asked import Place, acting
 from crossdock.cli.options import (
     AnyIds,
     Code,
-    Database,
-    Home,
     MessageType,
     Output,
-    Person,
     PortOf,
-    Reason,
     SuspendedSince,
     Where,
     stop_on_signals,
@@ -34,6 +29,7 @@ from crossdock.cli.output import Format
 
 if TYPE_CHECKING:
     from crossdock.administration.service import Outcome, Selection
+    from crossdock.cli.asked import Asked
 
 suspended = typer.Typer()
 
@@ -44,66 +40,45 @@ _SAMPLE = 5
 _IDS_LIMIT = 64 * 1024 * 1024
 
 
-@suspended.command()
-def resume(
-    ids: AnyIds = None,
-    port: PortOf = None,
-    code: Code = None,
-    type_: MessageType = None,
-    where: Where = None,
-    since: SuspendedSince = None,
-    everything: All = False,
-    yes: Yes = False,
-    rate: Rate = None,
-    home: Home = None,
-    database: Database = None,
-    url: Url = None,
-    token: Token = None,
-    person: Person = None,
-    reason: Reason = None,
-    output: Output = Format.TABLE,
-) -> None:
-    """Take suspended messages up again: deliver, route or receive them once more.
-
-    Or let suspended instances go on, with the code that is deployed now if that replays their history. The exit code is
-    3 if anything is left suspended. Ctrl-C finishes the batch in hand and says what is done.
-    """
-    selection = _selection(ids, port, code, type_, where, since, everything=everything)
-    service = asked(url, token, home=home, database=database, person=person, reason=reason)
-    _deal("resume", service, selection, yes=yes, rate=rate, output=output)
+_DEALING: dict[Literal["resume", "terminate"], str] = {
+    "resume": "Take suspended messages up again: deliver, route or receive them once more."
+    "\n\nOr let suspended instances go on, with the code that is deployed now if that replays their history. The exit "
+    "code is 3 if anything is left suspended. Ctrl-C finishes the batch in hand and says what is done.",
+    "terminate": "End suspended messages, or instances, for good. Save messages first if their bytes are still needed."
+    "\n\nNo code of an instance is run; `crossdock cancel` lets it undo what it has done. Ctrl-C finishes the batch in "
+    "hand and says what is done.",
+}
 
 
-@suspended.command()
-def terminate(
-    ids: AnyIds = None,
-    port: PortOf = None,
-    code: Code = None,
-    type_: MessageType = None,
-    where: Where = None,
-    since: SuspendedSince = None,
-    everything: All = False,
-    yes: Yes = False,
-    rate: Rate = None,
-    home: Home = None,
-    database: Database = None,
-    url: Url = None,
-    token: Token = None,
-    person: Person = None,
-    reason: Reason = None,
-    output: Output = Format.TABLE,
-) -> None:
-    """End suspended messages, or instances, for good. Save messages first if their bytes are still needed.
+def _dealing(action: Literal["resume", "terminate"]) -> Callable[..., None]:
+    @acting
+    def deal(
+        place: Place,
+        ids: AnyIds = None,
+        port: PortOf = None,
+        code: Code = None,
+        type_: MessageType = None,
+        where: Where = None,
+        since: SuspendedSince = None,
+        everything: All = False,
+        yes: Yes = False,
+        rate: Rate = None,
+        output: Output = Format.TABLE,
+    ) -> None:
+        selection = _selection(ids, port, code, type_, where, since, everything=everything)
+        _deal(action, place.asked(), selection, yes=yes, rate=rate, output=output)
 
-    No code of an instance is run; `crossdock cancel` lets it undo what it has done. Ctrl-C finishes the batch in hand
-    and says what is done.
-    """
-    selection = _selection(ids, port, code, type_, where, since, everything=everything)
-    service = asked(url, token, home=home, database=database, person=person, reason=reason)
-    _deal("terminate", service, selection, yes=yes, rate=rate, output=output)
+    return deal
+
+
+for _action, _help in _DEALING.items():
+    suspended.command(_action, help=_help)(_dealing(_action))
 
 
 @suspended.command()
+@acting
 def save(
+    place: Place,
     ids: AnyIds = None,
     port: PortOf = None,
     code: Code = None,
@@ -112,19 +87,13 @@ def save(
     since: SuspendedSince = None,
     everything: All = False,
     to: Annotated[Path, typer.Option(help="The folder to write to.")] = Path(),
-    home: Home = None,
-    database: Database = None,
-    url: Url = None,
-    token: Token = None,
-    person: Person = None,
-    reason: Reason = None,
     output: Output = Format.TABLE,
 ) -> None:
     """Write the original bytes of messages to files: of any that are named, or of suspended ones that are chosen."""
     from crossdock.cli.output import print_rows
 
     selection = _selection(ids, port, code, type_, where, since, everything=everything)
-    with asked(url, token, home=home, database=database, person=person, reason=reason) as service:
+    with place.asked() as service:
         wanted = selection.ids
         if not wanted:
             wanted = list(dict.fromkeys(str(row.id) for row in service.choose("save", selection).deliveries))
@@ -133,7 +102,9 @@ def save(
 
 
 @suspended.command()
+@acting
 def edit(
+    place: Place,
     id_: Annotated[str, typer.Argument(metavar="ID", help="A message, as `get suspended` shows it.")],
     port: Annotated[
         str | None,
@@ -143,12 +114,6 @@ def edit(
     properties: Annotated[
         list[str] | None, typer.Option("-p", "--property", metavar="NAME=VALUE", help="A property to promote.")
     ] = None,
-    home: Home = None,
-    database: Database = None,
-    url: Url = None,
-    token: Token = None,
-    person: Person = None,
-    reason: Reason = None,
     output: Output = Format.TABLE,
 ) -> None:
     """Change a suspended message for exactly one subscriber, and deliver it there.
@@ -160,8 +125,8 @@ def edit(
     from crossdock.whole_file import BODY_LIMIT_BYTES, read_whole
 
     new_body = None if body is None else read_whole(body, BODY_LIMIT_BYTES)
-    with asked(url, token, home=home, database=database, person=person, reason=reason) as service:
-        what = service.editable(id_, port)
+    with place.asked() as service:
+        what: Any = service.editable(id_, port)
         if body is None and not properties:
             new_body = _in_editor(what.body, what.suffix)
         edited = service.edit(what, body=new_body, properties=properties or [])
@@ -228,7 +193,8 @@ def _deal(
 
     outcomes: list[Outcome] = []
     with asking as service:
-        chosen: Chosen = service.choose(action, selection)
+        chosen: Any = service.choose(action, selection)
+        verb = service.resume if action == "resume" else service.terminate
         total = chosen.total
         if not selection.ids:
             _announce(action, chosen, output)
@@ -236,7 +202,7 @@ def _deal(
                 _ask(action, total)
         stop = stop_on_signals()
         with stages() as say:
-            for outcome in _begun(service, action, chosen, rate, stop):
+            for outcome in verb(chosen, rate=rate, stop=stop):
                 outcomes.append(outcome)
                 if len(outcomes) % 100 == 0 or len(outcomes) == total:
                     say(f"{len(outcomes):,} of {total:,}")
@@ -245,12 +211,7 @@ def _deal(
         raise typer.Exit(3)
 
 
-def _begun(service: Asked, action: str, chosen: Chosen, rate: float | None, stop: Event) -> Iterator[Outcome]:
-    verb = service.resume if action == "resume" else service.terminate
-    return verb(chosen, rate=rate, stop=stop)
-
-
-def _announce(action: str, chosen: Chosen, output: Format) -> None:
+def _announce(action: str, chosen: Any, output: Format) -> None:
     """What will be done, on standard error: how many, and a few of them."""
     from crossdock.cli.output import brief, console, table_of
 

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from crossdock.cli.asked import Token, Url, asked
-from crossdock.cli.options import Database, Home, Output, Person, Reason
+from crossdock.cli.asked import Place, acting, asking
+from crossdock.cli.options import Output
 from crossdock.cli.output import Format
 
 tokens = typer.Typer(no_args_is_help=True, help="API tokens, by which programs and people sign in at the console.")
@@ -36,24 +36,20 @@ ApplicationOption = Annotated[
 
 
 @tokens.command()
+@acting
 def create(
+    place: Place,
     name: TokenName,
     role: RoleOption = Role.VIEWER,
     grant: GrantOption = None,
     application: ApplicationOption = None,
     expires: Annotated[str | None, typer.Option(metavar="TIME", help="As 12h, 90d or 52w; without it never.")] = None,
-    home: Home = None,
-    database: Database = None,
-    url: Url = None,
-    token: Token = None,
-    person: Person = None,
-    reason: Reason = None,
     output: Output = Format.TABLE,
 ) -> None:
     """Make a token, and print it. It is shown this once; the MessageBox keeps only its digest."""
     from crossdock.cli.output import print_rows
 
-    with asked(url, token, home=home, database=database, person=person, reason=reason) as service:
+    with place.asked() as service:
         made = service.tokens.create(name, role.value, [each.value for each in grant or []], application, expires)
     if output is Format.TABLE:
         typer.echo(made.token)
@@ -63,29 +59,24 @@ def create(
 
 
 @tokens.command("list")
-def list_(
-    home: Home = None, database: Database = None, url: Url = None, token: Token = None, output: Output = Format.TABLE
-) -> None:
+@asking
+def list_(place: Place, output: Output = Format.TABLE) -> None:
     """List the tokens: what each is for, when it expires and when it was used last."""
     from crossdock.cli.output import print_rows
 
-    with asked(url, token, home=home, database=database) as service:
+    with place.asked() as service:
         rows = service.tokens.list()
     print_rows(rows, output, empty="There are no tokens. Make one with: crossdock token create NAME")
 
 
 @tokens.command()
+@acting
 def revoke(
+    place: Place,
     name: TokenName,
-    home: Home = None,
-    database: Database = None,
-    url: Url = None,
-    token: Token = None,
-    person: Person = None,
-    reason: Reason = None,
 ) -> None:
     """Take a token back. Whoever signed in with it is signed out."""
-    with asked(url, token, home=home, database=database, person=person, reason=reason) as service:
+    with place.asked() as service:
         service.tokens.revoke(name)
     typer.echo(f"The token {name!r} is revoked.")
 

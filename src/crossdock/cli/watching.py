@@ -9,8 +9,8 @@ from typing import Annotated, Any, TypeVar
 import typer
 from typer.core import TyperCommand
 
-from crossdock.cli.asked import Token, Url, asked
-from crossdock.cli.options import Database, Home, Output, stop_on_signals
+from crossdock.cli.asked import Place, asking
+from crossdock.cli.options import Output, stop_on_signals
 from crossdock.cli.output import Format
 from crossdock.errors import TransientError
 from crossdock.printable import printable
@@ -25,13 +25,11 @@ _CLEAR = "\x1b[H\x1b[2J"
 _Read = TypeVar("_Read")
 
 
+@asking
 def top(
+    place: Place,
     once: Annotated[bool, typer.Option("--once", help="Print what there is now, and end.")] = False,
     interval: Annotated[float, typer.Option(min=0.5, max=3600, help="Seconds between two looks.")] = 2.0,
-    home: Home = None,
-    database: Database = None,
-    url: Url = None,
-    token: Token = None,
     output: Output = Format.TABLE,
 ) -> None:
     """Show rates, queues, hosts, what is suspended and the busiest ports, live: q quits, p pauses, s sorts.
@@ -44,7 +42,7 @@ def top(
 
     if output is Format.JSON and not once:
         raise UsageError("A live screen is no JSON document. Use: crossdock top --once -o json")
-    with asked(url, token, home=home, database=database) as service:
+    with place.asked() as service:
         if output is Format.JSON:
             print_json(columns_of(service.sample()))
         elif once or not (sys.stdout.isatty() and sys.stdin.isatty()):

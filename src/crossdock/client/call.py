@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import update_wrapper
+from inspect import Parameter, signature
 from typing import Any, Generic, Protocol, TypeVar
 from urllib.parse import quote
 from uuid import UUID
@@ -28,6 +30,7 @@ API = "/api/v1"
 PROBLEM = "application/problem+json"
 Result = TypeVar("Result")
 Item = TypeVar("Item")
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,16 @@ class Call(Generic[Result]):
 class _Problem:
     detail: str
     code: str = ""
+
+
+def as_method(send: Method, call: Callable[..., Call[Any]]) -> Method:
+    """What sends a call, with the name, the text and the parameters that the call has, for `help` and editors."""
+    update_wrapper(send, call)
+    known = signature(call)
+    parameters = [Parameter("self", Parameter.POSITIONAL_ONLY), *known.parameters.values()]
+    answer = str(known.return_annotation).removeprefix("Call[").removesuffix("]")
+    send.__signature__ = known.replace(parameters=parameters, return_annotation=answer)  # type: ignore[attr-defined]
+    return send
 
 
 def decoded(content: bytes, type_: Any) -> Any:
