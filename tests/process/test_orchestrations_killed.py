@@ -1,4 +1,8 @@
-"""Hosts that run orchestrations, and PostgreSQL, killed at random moments: each conversation ends once, with its messages."""
+"""Hosts that run orchestrations, the pipeline and PostgreSQL, killed at random: each conversation ends once.
+
+Every other order, payment and line comes as a file that the pipeline reads; the others are published by running code.
+So the lines of one value come in both lanes at the same moment, and join one convoy.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ import random
 import signal
 import subprocess
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,7 +27,7 @@ from crossdock.message.publication import Publication
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.embedded import EmbeddedServer
 from express import rows, unbalanced
-from walk import CROSSDOCK, stop_postgres, until
+from walk import CROSSDOCK, OLD, processes_of, stop_postgres, until
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(3600)]
 
@@ -45,7 +49,8 @@ async def fulfil(process: Process, order: Message) -> None:
     await process.send(out, process.message("Note", {"id": order["OrderId"], "what": "invoice"}))
     paid = await process.receive(case)
     await process.delay(timedelta(milliseconds=50))
-    ship = {"id": paid["OrderId"], "what": "ship", "scanned": len(order.part("scan"))}
+    scanned = len(order.part("scan")) if len(order.parts) > 1 else 0
+    ship = {"id": paid["OrderId"], "what": "ship", "scanned": scanned}
     await process.send(out, process.message("Note", ship, parts=order.parts[1:]))
 
 
@@ -65,6 +70,12 @@ schemas:
   - {type: Payment, format: json, promote: {OrderId: $.id}}
   - {type: Line, format: json, promote: {Customer: $.customer}}
   - {type: Note, format: json}
+receive_ports:
+  - name: Files
+    locations:
+      - {name: Orders, adapter: file, address: "in/orders/*.json", pipeline: json, schema: Order}
+      - {name: Payments, adapter: file, address: "in/payments/*.json", pipeline: json, schema: Payment}
+      - {name: Lines, adapter: file, address: "in/lines/*.json", pipeline: json, schema: Line}
 send_ports: [{name: Files, adapter: file, address: "out/%MessageID%.json", host: Work}]
 orchestrations:
   - {function: "flows:fulfil", bind: {Out: Files}, host: Work}
@@ -74,23 +85,52 @@ orchestrations:
 
 @dataclass
 class Office:
-    """Two processes of the host Work on a PostgreSQL of their own, and what is published to them."""
+    """A pipeline and two processes of the host Work on a PostgreSQL of their own, and what comes to them."""
 
     server: EmbeddedServer
     agent: Agent
     folder: Path
     hosts: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    pipeline: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
+        """Whoever does not run."""
         while len(self.hosts) < 2:
-            with (self.folder / "errors.txt").open("ab") as errors:
-                command = [str(CROSSDOCK), "host", "Work", "--database", self.agent.database]
-                self.hosts.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors))
+            self.hosts.append(self._process("host", "Work"))
+        if self.pipeline is None or self.pipeline.poll() is not None:
+            self.pipeline = self._process("pipeline", "--home", str(self.folder / "home"))
+
+    def _process(self, *command: str) -> subprocess.Popen[bytes]:
+        with (self.folder / "errors.txt").open("ab") as errors:
+            return subprocess.Popen(
+                [str(CROSSDOCK), *command, "--database", self.agent.database],
+                cwd=self.folder,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+            )
 
     def kill(self, host: subprocess.Popen[bytes]) -> None:
         host.kill()
         host.wait()
         self.hosts.remove(host)
+
+    def kill_pipeline(self) -> None:
+        assert self.pipeline is not None
+        self.pipeline.kill()
+        self.pipeline.wait()
+
+    def put(self, place: str, name: str, bodies: Sequence[dict[str, object]]) -> None:
+        """One file for the pipeline, complete at once."""
+        (self.folder / "in" / place).mkdir(parents=True, exist_ok=True)
+        temporary = self.folder / f".{place}-{name}"
+        temporary.write_text("\n".join(map(json.dumps, bodies)))
+        os.utime(temporary, (OLD, OLD))
+        temporary.rename(self.folder / "in" / place / f"{name}.json")
+
+    def all_read(self, place: str) -> bool:
+        """Everything that was put there is published. A pipeline whose Java was not ready for a signal is replaced."""
+        self.start()
+        return not any((self.folder / "in").glob(f"{place}/*.json"))
 
     def both_work(self) -> None:
         """Wait until both are known to the MessageBox; before that a signal ends them like any other process."""
@@ -160,9 +200,11 @@ def office(folder: Path) -> Iterator[Office]:
         agent.subscriptions.deploy(deployment_of(load_application(application), application, text_limit=256))
         made = Office(server, agent, folder)
         yield made
-        for host in made.hosts:
-            host.kill()
-            host.wait()
+        for process in [*made.hosts, *([made.pipeline] if made.pipeline is not None else [])]:
+            process.kill()
+            process.wait()
+        for left in processes_of(folder / "home"):
+            left.kill()
         assert unbalanced(agent.database) == []
     server.release()
 
@@ -171,37 +213,49 @@ def test_every_conversation_and_convoy_ends_once_whoever_is_killed(office: Offic
     randomness = random.Random(17)
     cases = [f"C{number}" for number in range(CASES)]
     share = CASES // ROUNDS
+    convoys = [f"K{each}" for each in range(share // 5)]
     office.start()
 
     for number in range(ROUNDS):
-        mine = cases[number * share : (number + 1) * share]
-        office.publish("Order", "OrderId", mine)
-        office.publish("Line", "Customer", [f"K{each}" for each in range(share // 5)] * 2, line=number)
-        goal = len(office.notes()) + randomness.randint(1, share)
-        until(lambda: len(office.notes()) >= goal, DEADLINE)  # noqa: B023
+        published, read = cases[number * share : (number + 1) * share : 2], cases[number * share + 1 :: 2][: share // 2]
+        office.put("orders", str(number), [{"id": each} for each in read])
+        office.put("lines", str(number), [{"customer": each, "line": number} for each in convoys])
+        office.publish("Order", "OrderId", published)
+        office.publish("Line", "Customer", convoys, line=number)
+        goal = len(office.notes()) + randomness.randint(1, share // 2)
+        until(lambda: len(office.notes()) >= goal, DEADLINE, describe=office.describe)  # noqa: B023
         office.kill(randomness.choice(office.hosts))
         if number % 2:
             stop_postgres(office.server, signal.SIGKILL)
             office.server.acquire()
-        office.publish("Payment", "OrderId", mine)
+        else:
+            office.kill_pipeline()
+        office.publish("Payment", "OrderId", published)
         office.start()
+        until(
+            lambda: office.all_read("orders"), DEADLINE, describe=office.describe
+        )  # a payment never overtakes its order
+        office.put("payments", str(number), [{"id": each} for each in read])
+    until(lambda: office.all_read("*"), DEADLINE, describe=office.describe)
     until(lambda: office.left("SELECT * FROM instance") == [], DEADLINE, describe=office.describe)
     until(
-        lambda: office.left("SELECT 1 FROM queue UNION ALL SELECT 2 FROM claimed") == [],
+        lambda: office.left("SELECT 1 FROM queue UNION ALL SELECT 2 FROM claimed UNION ALL SELECT 3 FROM intake") == [],
         DEADLINE,
         describe=office.describe,
     )
 
     office.both_work()
-    for host in office.hosts:
-        host.send_signal(signal.SIGTERM)
-    assert [host.wait(60) for host in office.hosts] == [0, 0]
+    assert office.pipeline is not None
+    for process in (*office.hosts, office.pipeline):
+        process.send_signal(signal.SIGTERM)
+    assert [process.wait(120) for process in (*office.hosts, office.pipeline)] == [0, 0, 0]
     assert [(each.kind, each.code, each.reason) for each in office.agent.suspended.messages()] == []
     notes = office.notes()
     once = Counter(cases)
     for what in ("invoice", "ship"):
         assert Counter(str(note["id"]) for note in notes if note["what"] == what) == once
-    assert all(note["scanned"] == len(scan(str(note["id"]))) for note in notes if note["what"] == "ship")
+    scanned = {str(note["id"]): note["scanned"] for note in notes if note["what"] == "ship"}
+    assert scanned == {each: len(scan(each)) if at % 2 == 0 else 0 for at, each in enumerate(cases)}
     lines = Counter((note["id"], line) for note in notes if note["what"] == "batch" for line in note["lines"])  # type: ignore[attr-defined]
-    assert lines == {(f"K{each}", number): 2 for each in range(share // 5) for number in range(ROUNDS)}
+    assert lines == {(each, number): 2 for each in convoys for number in range(ROUNDS)}
     assert "Traceback" not in (office.folder / "errors.txt").read_text()

@@ -107,15 +107,20 @@ class Walk:
 
     def processes(self) -> list[psutil.Process]:
         """Everything that belongs to this folder: its runs, its PostgreSQL, its Spark."""
-        found = []
-        for process in psutil.process_iter():
-            try:
-                command = " ".join(process.cmdline())
-                if str(self.folder) in command or process.cwd().startswith(str(self.folder)):
-                    found.append(process)
-            except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
-                continue
-        return found
+        return processes_of(self.folder)
+
+
+def processes_of(folder: Path) -> list[psutil.Process]:
+    """Everything that names this folder in its command line, or works in it."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            command = " ".join(process.cmdline())
+            if str(folder) in command or process.cwd().startswith(str(folder)):
+                found.append(process)
+        except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
+            continue
+    return found
 
 
 def order(number: int) -> dict[str, object]:

@@ -24,7 +24,7 @@ send_ports:
 orchestrations: [{function: "process:run", bind: {Customer: Mail}}]
 """
 HEAD = """\
-import asyncio, datetime, os, random, secrets, socket, subprocess, time, uuid
+import asyncio, datetime, logging, os, random, secrets, socket, subprocess, time, uuid
 from datetime import date, timedelta
 from pathlib import Path
 import datetime as dt
@@ -34,7 +34,7 @@ from crossdock import Correlation, Message, P, Port, Process, Receive, orchestra
 
 customer = Port("Customer")
 case = Correlation("OrderId", types=["Payment"])
-
+logger = logging.getLogger(); seeded = random.Random(7); started = dt.datetime.now(); dice = random.Random(); place = Path()
 @orchestration(Receive("Order", P.Amount > 0, initializes=case))
 async def run(process: Process, order: Message) -> None:
     await process.send(customer, process.message("Payment", order.json()))
@@ -86,6 +86,16 @@ def test_orchestration_without_mistakes_is_deployed(folder: Path) -> None:
         ("print(order)", "print()", "process.log"),
         ("[wall() for each in range(3)]", "time.time()", "process.now()"),
         ("(lambda: wall())()", "time.time()", "process.now()"),
+        ("time.localtime()", "time.localtime()", "process.now()"),
+        ("os.getenv('HOME')", "os.getenv()", "process.atomic"),
+        ("os.environ['HOME']", "os.environ", "process.atomic"),
+        ("id(order)", "id()", "process.uuid()"),
+        ("hash('a')", "hash()", "hashlib"),
+        ("logging.info('x')", "logging.info()", "process.log"),
+        ("logger.warning('x')", "logger.warning()", "process.log"),
+        ("started", "started holds datetime.datetime.now(), which", "process.now()"),
+        ("dice.choice([1, 2])", "dice holds random.Random(), which", "process.random"),
+        ("place.write_text('x')", "Path.write_text()", "process.atomic"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_replayed_is_named_with_its_line_and_what_to_write_instead(
@@ -125,6 +135,21 @@ def test_what_cannot_be_replayed_is_named_with_its_line_and_what_to_write_instea
         "for n in sorted(list({'a', 'b'})): pass",
         "work = lambda connection: open('file')\nawait process.atomic(work)",
         "asyncio.iscoroutinefunction(len)",
+        "time.localtime(3)",
+        "seeded.random()",
+        "logger = process.log\nlogger.info('x')",
+        "names = {'a', 'b'}\nfor n in sorted(names): pass",
+        "names = {'a', 'b'}\nnames = ['a']\nfor n in names: pass",
+        "names: set[int] = set()\nnames.add(3)\nfor n in names: pass",
+        "names = {1, 2}\nfor n in names: pass",
+        "names = {'a'}\nsum(len(n) for n in names), max(*names, 'c')",
+        "for n in {1} | {2}: pass",
+        "def later(names):\n    for n in names: pass\nlater({'a'})",
+        "', '.join(sorted({'a'}))",
+        "taken = process.receive(case)\nawait process.listen(taken)",
+        "[1].pop()",
+        "await process.receive(case, type='Payment')",
+        "process.log.info('x'), process.random.random(), process.id",
     ],
 )
 def test_what_is_allowed_raises_no_alarm(folder: Path, code: str) -> None:
@@ -176,6 +201,70 @@ def test_set_has_no_order(folder: Path) -> None:
     assert said[0].endswith("a set has another order in every process; write sorted(...) around it")
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        "for name in names: pass",
+        "[each for each in names]",
+        "[each + other for each in 'ab' for other in names]",
+        "{each: 1 for each in names}",
+        "list(names)",
+        "for name in names - {'a'}: pass",
+        "for name in {'c'} | set(order.json()): pass",
+        "for name in names.union('c'): pass",
+        "for name in everywhere: pass",
+        "', '.join(names)",
+        "', '.join(each for each in names)",
+        "[*names]",
+        "await process.parallel(*{process.delay(timedelta(1)), process.delay(timedelta(2))})",
+        "a, b = names",
+        "dict.fromkeys(names)",
+        "names.pop()",
+        "names |= {'c'}; list(names)",
+    ],
+)
+def test_order_of_a_variable_that_holds_a_set_is_refused(folder: Path, code: str) -> None:
+    head = HEAD.replace("dice =", "everywhere = frozenset({'a', 'b'}); dice =")
+
+    [said] = mistakes(folder, f"names = set(order.json())\n{code}", head=head)
+
+    assert said.startswith(f"process.py, line {FIRST_LINE + 1}: ")
+    assert "sorted(...)" in said
+
+
+@pytest.mark.parametrize(
+    ("code", "sentence"),
+    [
+        ("await process.sleep(3)", "process has no 'sleep'; did you mean process.delay?"),
+        ("await process.recieve(case)", "process has no 'recieve'; did you mean process.receive?"),
+        ("await process.receive(case, type='Paymnt')", "the set 'case' has no type 'Paymnt'; did you mean 'Payment'?"),
+        ("await process.receive(case, type='Order')", "the set 'case' has no type 'Order'; add it to `types`"),
+        ("process.map('short', order)", "the orchestration has no map 'short' (there are: none); name it under `maps`"),
+        ("with process.scope(): pass", "a scope may wait; write async with process.scope(...)"),
+        ("own(process)", "without `await` it does nothing; write await own(...)"),
+        (
+            "await process.receive(other)",
+            "nothing initializes the set 'other', so no message can follow it; write initializes=other in a Receive or "
+            "in process.send",
+        ),
+    ],
+)
+def test_what_the_process_cannot_do_is_named(folder: Path, code: str, sentence: str) -> None:
+    own = "async def own(process: Process) -> None:\n    await process.delay(timedelta(1))\n"
+    head = HEAD.replace("dice =", 'other = Correlation("OrderId", types=["Payment"]); dice =')
+
+    assert mistakes(folder, code, head=head, after=own) == [f"process.py, line {FIRST_LINE}: {sentence}"]
+
+
+@pytest.mark.parametrize("sent", ["initializes=other", "initializes=[case, other]", "**more"])
+def test_set_may_be_initialized_by_what_is_sent(folder: Path, sent: str) -> None:
+    head = HEAD.replace("dice =", 'other = Correlation("OrderId", types=["Payment"]); more = {}; dice =')
+
+    assert (
+        mistakes(folder, f"await process.send(customer, order, {sent})\nawait process.receive(other)", head=head) == []
+    )
+
+
 def test_await_of_a_foreign_coroutine_is_refused_and_of_ones_own_is_not(folder: Path) -> None:
     own = """
     async def own(process: Process) -> None:
@@ -224,12 +313,32 @@ def test_all_mistakes_are_said_at_once(folder: Path) -> None:
         ('Correlation("OrderId"', 'Correlation("OrdrId"', "line 10: property 'OrdrId' is not declared; did you mean 'OrderId'?"),
         ('Correlation("OrderId"', 'Correlation("Note"', "line 10: a message of type 'Payment' has no 'Note' to correlate by"),
         ('Correlation("OrderId"', 'Correlation("Note"', "line 12: a message of type 'Order' has no 'Note' to correlate by"),
+        ("P.Amount > 0", "P.Note == 'x'", "line 12: the filter of Receive('Order') matches no message: a message of type 'Order' has no 'Note'"),
+        ("process: Process, order: Message", "process: Process", "line 13: it is called with the process and the message"),
+        ("initializes=case)", "initializes=case), late='next'", "line 13: late='next' is for convoys, and this is none"),
+        ("P.Amount > 0", "P.Amount > 0 and P.Note == 'x'", "line 12: module 'process' cannot be loaded: FilterError"),
+        ("initializes=case)", "initializes=case), late='never'", "line 12: module 'process' cannot be loaded: "),
+        ("import asyncio", "import nowhere, asyncio", "line 1: module 'process' cannot be loaded: ModuleNotFoundError"),
     ],
 )  # fmt: skip
 def test_wrong_declaration_is_named_with_its_line(folder: Path, old: str, new: str, sentence: str) -> None:
     said = mistakes(folder, head=HEAD.replace(old, new))
 
     assert any(sentence in each for each in said), said
+
+
+@pytest.mark.parametrize("wanted", ["~P.Note.exists()", "(P.Note == 'x') | (P.Amount > 3)"])
+def test_filter_that_some_message_matches_raises_no_alarm(folder: Path, wanted: str) -> None:
+    assert mistakes(folder, head=HEAD.replace("P.Amount > 0", wanted)) == []
+
+
+def test_property_that_code_promotes_may_be_in_a_filter(folder: Path) -> None:
+    after = """
+    async def other(process: Process) -> None:
+        await process.send(customer, process.message("Order", {}, promote={"Note": "x"}))
+    """
+
+    assert mistakes(folder, head=HEAD.replace("P.Amount > 0", "P.Note == 'x'"), after=after) == []
 
 
 def test_code_of_the_application_may_promote_what_a_schema_does_not(folder: Path) -> None:

@@ -133,10 +133,10 @@ def test_installed_packages_are_recorded_with_their_versions(folder: Path) -> No
 @pytest.mark.parametrize(
     ("prices", "sentence"),
     [
-        ("import nowhere_to_be_found\n", "module 'greeting' cannot be loaded: ModuleNotFoundError: No module named 'nowhere_to_be_found'"),
-        ("raise ValueError('no')\n", "module 'greeting' cannot be loaded: ValueError: no"),
+        ("import nowhere_to_be_found\n", "prices.py, line 1: module 'greeting' cannot be loaded: ModuleNotFoundError: No module named 'nowhere_to_be_found'"),
+        ("raise ValueError('no')\n", "prices.py, line 1: module 'greeting' cannot be loaded: ValueError: no"),
         ("import sys\nsys.exit(3)\n", "module 'greeting' cannot be loaded: SystemExit: 3"),
-        ("open('rates.csv')\n", "module 'greeting' cannot be loaded: FileNotFoundError"),
+        ("open('rates.csv')\n", "prices.py, line 1: module 'greeting' cannot be loaded: FileNotFoundError"),
     ],
 )  # fmt: skip
 def test_version_that_cannot_be_loaded_says_why_in_one_sentence(folder: Path, prices: str, sentence: str) -> None:

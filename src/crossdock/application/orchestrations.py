@@ -157,6 +157,7 @@ def _declared(
         {schema.type: _promoted(schema) for schema in application.schemas},
         {port: kinds.get(name, "direct") for port, name in model.bind.items()},
         by_schemas_only=not own_code,
+        maps=frozenset(model.maps),
     )
 
 

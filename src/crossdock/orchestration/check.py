@@ -9,6 +9,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from inspect import signature
 from typing import Literal
 
 from crossdock.errors import FilterError
@@ -29,7 +30,7 @@ Bound = Literal["port", "two-way port", "group", "orchestration", "direct", "dyn
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What the application declares: properties, message types with what their schemas promote, bindings.
+    """What the application declares: properties, message types with what their schemas promote, bindings, maps.
 
     `by_schemas_only`: no code of the application promotes anything, so that a message has a type that is declared, and
     what a schema does not promote is absent.
@@ -39,6 +40,7 @@ class Declared:
     types: Mapping[str, frozenset[str]]
     bind: Mapping[str, Bound]
     by_schemas_only: bool = True
+    maps: frozenset[str] = frozenset()
 
 
 def check(orchestration: Orchestration, function: str, sources: Sources, declared: Declared) -> list[Mistake]:
@@ -46,10 +48,11 @@ def check(orchestration: Orchestration, function: str, sources: Sources, declare
     trees = reachable(function.partition(":")[0], sources)
     places = _Places(orchestration, function, trees)
     found = {
+        *_function(orchestration, places),
         *_ports(orchestration, places, declared),
-        *_receives(orchestration, places, declared),
+        *_receives(orchestration, places, declared, sources),
         *_correlations(orchestration, places, declared),
-        *CodeCheck(orchestration, function, trees, frozenset(declared.types), declared.bind).mistakes(),
+        *CodeCheck(orchestration, function, trees, frozenset(declared.types), declared.bind, declared.maps).mistakes(),
     }
     return sorted(found)
 
@@ -71,6 +74,21 @@ def activation_filter(registry: PropertyRegistry, receive: Receive) -> Filter:
     return Filter(tuple((of_type, *(each for each in group if each != of_type)) for group in groups))
 
 
+def _function(orchestration: Orchestration, places: _Places) -> Iterator[Mistake]:
+    try:
+        signature(orchestration.function).bind("process", "message")
+    except TypeError:
+        yield places.function().mistake(
+            f"it is called with the process and the message that begins it; write async def {orchestration.name}"
+            "(process: Process, message: Message)"
+        )
+    if orchestration.late == "next" and not any(receive.is_convoy for receive in orchestration.receives):
+        yield places.function().mistake(
+            "late='next' is for convoys, and this is none: write a Receive whose type is among the `types` of the set "
+            "that it initializes, or leave out `late`"
+        )
+
+
 def _ports(orchestration: Orchestration, places: _Places, declared: Declared) -> Iterator[Mistake]:
     names = [port.name for port in orchestration.ports]
     beside = places.ports()
@@ -87,17 +105,17 @@ def _ports(orchestration: Orchestration, places: _Places, declared: Declared) ->
             )
 
 
-def _receives(orchestration: Orchestration, places: _Places, declared: Declared) -> Iterator[Mistake]:
+def _receives(orchestration: Orchestration, places: _Places, declared: Declared, sources: Sources) -> Iterator[Mistake]:
     for number, receive in enumerate(orchestration.receives):
         place = places.receive(number)
         if receive.type not in declared.types and declared.by_schemas_only:
             yield place.mistake(_undeclared_type(receive.type, declared))
-        yield from _filter(receive, place, declared)
+        yield from _filter(receive, place, declared, sources)
         for correlation in receive.initializes:
             yield from _promotes(receive.type, correlation, place, declared)
 
 
-def _filter(receive: Receive, place: _Place, declared: Declared) -> Iterator[Mistake]:
+def _filter(receive: Receive, place: _Place, declared: Declared, sources: Sources) -> Iterator[Mistake]:
     try:
         filter_ = activation_filter(declared.registry, receive)
     except FilterError as error:
@@ -106,7 +124,8 @@ def _filter(receive: Receive, place: _Place, declared: Declared) -> Iterator[Mis
             f"the filter of Receive({receive.type!r}): {error.reason}" + (f"\n{pointed}" * bool(pointed))
         )
         return
-    never = [_contradiction(Filter((group,))) for group in filter_.groups]
+    absent = _absent(receive.type, declared, sources)
+    never = [_contradiction(Filter((group,))) or _lacks(group, receive.type, absent) for group in filter_.groups]
     if all(never):
         why = never[0] if never else "it has no groups"
         yield place.mistake(f"the filter of Receive({receive.type!r}) matches no message: {why}")
@@ -115,6 +134,31 @@ def _filter(receive: Receive, place: _Place, declared: Declared) -> Iterator[Mis
 def _contradiction(filter_: Filter) -> str | None:
     found = (finding.message for finding in lint({"": filter_}, ()) if finding.kind == "contradiction")
     return next(found, None)
+
+
+def _absent(type_: str, declared: Declared, sources: Sources) -> frozenset[str]:
+    """Declared properties that no message of this type has: its schema promotes them not, and no code names them."""
+    if not declared.by_schemas_only or type_ not in declared.types:
+        return frozenset()
+    lacking = declared.registry.declared.keys() - declared.types[type_]
+    return frozenset(
+        name for name in lacking if not any(f'"{name}"' in text or f"'{name}'" in text for text in _texts(sources))
+    )
+
+
+def _texts(sources: Sources) -> list[str]:
+    return [source.decode("utf-8", "replace") for source in sources.values()]
+
+
+def _lacks(group: tuple[Predicate, ...], type_: str, absent: frozenset[str]) -> str | None:
+    for each in group:
+        if each.property in absent and each.operator is not Operator.NOT_EXISTS:
+            name = each.property
+            return (
+                f"a message of type {type_!r} has no {name!r}: its schema does not promote {name!r}; write promote: "
+                f"{{{name}: ...}} in the schema"
+            )
+    return None
 
 
 def _correlations(orchestration: Orchestration, places: _Places, declared: Declared) -> Iterator[Mistake]:

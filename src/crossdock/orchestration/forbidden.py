@@ -13,6 +13,10 @@ _ELSEWHERE = "is done again at every replay; send a message to a port, or do it 
 _THREADS = "runs beside the coroutine, where nothing is recorded; write await process.parallel(...)"
 _LOOP = "needs an event loop, and there is none; write {}"
 
+OF_THE_MACHINE = "may be another where the code is replayed; put it into a message, or read it in process.atomic"
+_LOGGED_AGAIN = "writes again at every replay; write process.log.info(...)"
+LOGGED = frozenset({"debug", "info", "warning", "error", "exception", "critical", "log"})
+
 _EXACT: dict[str, str] = {
     **dict.fromkeys(
         [
@@ -41,6 +45,13 @@ _EXACT: dict[str, str] = {
     "asyncio.wait_for": _LOOP.format("await process.receive(..., timeout=...)"),
     "builtins.print": "prints again at every replay; write process.log.info(...)",
     "builtins.open": _ELSEWHERE,
+    "builtins.id": "is another number at every replay; write process.uuid(), or take the id of a message",
+    "builtins.hash": "is another number in every process; write hashlib.sha256(...)",
+    **dict.fromkeys((f"logging.{verb}" for verb in LOGGED), _LOGGED_AGAIN),
+    **dict.fromkeys(
+        ["os.getenv", "os.environ.get", "os.getpid", "os.cpu_count", "socket.gethostname", "platform.node"],
+        OF_THE_MACHINE,
+    ),
     "builtins.input": "waits for a person at the host; receive a message instead",
     **dict.fromkeys(
         [
@@ -92,6 +103,8 @@ _EXACT: dict[str, str] = {
     ),
     **dict.fromkeys(["threading.Thread", "threading.Timer", "multiprocessing.Process"], _THREADS),
 }
+# They are of now unless they are given a time.
+_OF_NOW = frozenset({"time.localtime", "time.gmtime", "time.ctime", "time.asctime"})
 _WHOLE: dict[str, str] = {
     "random": _RANDOM,
     "numpy.random": _RANDOM,
@@ -143,9 +156,17 @@ def advice_for_call(name: str, *, has_arguments: bool) -> str | None:
     """What is wrong with calling this, and what to write instead; None if nothing is."""
     if name in _EXACT:
         return _EXACT[name]
+    if name in _OF_NOW and not has_arguments:
+        return _CLOCK
     if name in _PURE or (name in _SEEDED and has_arguments) or _is_exception(name):
         return None
     return next((advice for module, advice in _WHOLE.items() if name.startswith(f"{module}.")), None)
+
+
+def advice_for_value(name: str, *, has_arguments: bool) -> str | None:
+    """The same for what a module keeps of such a call: what the clock and chance gave is another in every process."""
+    advice = advice_for_call(name, has_arguments=has_arguments)
+    return advice if advice in (_CLOCK, _RANDOM, _UUID) else None
 
 
 def advice_for_path(verb: str) -> str | None:

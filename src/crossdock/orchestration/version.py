@@ -28,6 +28,7 @@ from crossdock.orchestration.bundle import (
     without_private_names,
 )
 from crossdock.orchestration.declare import Orchestration
+from crossdock.orchestration.line import raising_line
 
 _FORMAT = 1  # of the digest
 _NOT_CODE = frozenset({"kind", "type_comment", "type_ignores"})
@@ -66,7 +67,9 @@ def load(bundle: bytes, function: str, packages: Mapping[str, str] | None = None
     except Exception as error:
         reason = without_private_names(described(error), bundle)
         hint = _difference(error, packages or {})
-        raise ApplicationError(f"module {module!r} cannot be loaded: {reason}{hint}") from error
+        file, _, line = raising_line(error).partition(":")
+        place = f"{file}, line {line}: " if line else ""
+        raise ApplicationError(f"{place}module {module!r} cannot be loaded: {reason}{hint}") from error
     if not isinstance(found, Orchestration):
         what = "has no" if found is None else "does not decorate with @orchestration its"
         raise ApplicationError(f"module {module!r} {what} function {name!r}")
