@@ -56,6 +56,7 @@ Signal                          between our own parts; nobody else sees one, so 
 ├── UnansweredError             a receive adapter has not answered yet; the others are called
 ├── EpochMovedError             subscriptions or receive locations changed while a batch was published
 ├── UndoneError                 the code of an orchestration failed after atomic work, which is undone
+├── InterruptedDemoError        somebody pressed Ctrl-C in the demo, or its run has ended
 └── ForeignError                foreign code raised what is not an Exception
 Interruption                    ends foreign code from within; not an Exception, so that the code does not catch it
 ├── OutOfTimeError              the time of the foreign code is over
@@ -444,6 +445,10 @@ class UnansweredError(Signal):
 
 class EpochMovedError(Signal):
     """Subscriptions, or receive locations, changed while a batch was being published: nothing was done."""
+
+
+class InterruptedDemoError(Signal):
+    """Somebody pressed Ctrl-C, or the run has ended for a reason of its own."""
 
 
 class ForeignError(Signal):

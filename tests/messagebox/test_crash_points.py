@@ -183,6 +183,8 @@ AGAIN: dict[str, Story] = {
     "console.begin_answer": lambda agent, _: agent.console.begin_answer("you", "key", b"request"),
     "console.keep_answer": lambda agent, _: agent.console.keep_answer("you", "kept", 200, b"{}", {}),
     "console.drop_answer": lambda agent, _: agent.console.drop_answer("you", "kept"),
+    "console.save_view": lambda agent, _: agent.console.save_view("new", "state = 'suspended'", 9),
+    "console.delete_view": lambda agent, _: agent.console.delete_view("old"),
     "samples.take": lambda agent, _: agent.samples.take(),
     "samples.forget_minutes": lambda agent, _: agent.samples.forget_minutes(),
 }  # fmt: skip
@@ -265,6 +267,8 @@ QUESTIONS: dict[str, Story] = {
     "subscriptions.kinds": lambda agent, _: agent.subscriptions.kinds("orders"),
     "console.find_token": lambda agent, _: agent.console.find_token(b"of nobody"),
     "console.tokens": lambda agent, _: agent.console.tokens(),
+    "console.views": lambda agent, _: agent.console.views(),
+    "console.find_view": lambda agent, _: agent.console.find_view(INSTANCE),
     "paged.services": lambda agent, _: agent.paged.services(limit=10),
     "paged.find_services": lambda agent, _: agent.paged.find_services(["Plain"]),
     "paged.locations": lambda agent, _: agent.paged.locations(limit=10),
@@ -369,6 +373,7 @@ def _arrange(agent: Agent) -> None:
     agent.subscriptions.stop("Stopped")
     agent.subscriptions.unenlist("Gone")
     agent.console.create_token("old", b"old digest", ["viewer"], None)
+    agent.console.save_view("old", "Region = 'NO'", 9)
     agent.console.begin_answer("you", "kept", b"request")
     read, _ = listed(agent, "read", "unread")
     agent.publish([a_publication(agent, read, {"Region": "NO"}, {"Region": "XX"}, {"Region": "SE"}, failures=1)])
@@ -437,6 +442,7 @@ def books(world: World) -> dict[str, Any]:
             "received": (statistics.received, statistics.published),
             "suspended": Counter((each.kind, each.port) for each in agent.suspended.messages()),
             "ledger": sorted(rows(world.database, "SELECT identity, attempts FROM intake")),
+            "views": sorted(rows(world.database, "SELECT name, query FROM saved_view")),
             "messages": rows(world.database, "SELECT count(*) FROM message")[0][0],
             "parts": rows(world.database, "SELECT count(*) FROM part")[0][0],
             "states": {row.name: row.state for row in agent.configuration.list_ports()},

@@ -15,15 +15,12 @@ from rich.text import Text
 
 from crossdock.administration.running import Applied, Deployment, Statistics, Summary, run
 from crossdock.cli.output import Progress, table_of
+from crossdock.errors import InterruptedDemoError
 from crossdock.settings import Settings
 
 _LOOK_SECONDS = 0.2  # somebody may have pressed Ctrl-C
 _NARROWEST, _WIDEST = 10, 40
 _BESIDE_BARS = 40  # columns of the terminal
-
-
-class InterruptedDemoError(Exception):
-    """Somebody pressed Ctrl-C, or the run has ended for a reason of its own."""
 
 
 class AtWork:

@@ -17,12 +17,12 @@ from crossdock.administration.instances import Instance
 from crossdock.administration.running import Deployment, loaded
 from crossdock.administration.service import SuspendedRow, opened
 from crossdock.cli.demo_acts import operate
-from crossdock.cli.demo_at_work import AtWork, InterruptedDemoError
+from crossdock.cli.demo_at_work import AtWork
 from crossdock.cli.logs import Logs, logging_to
 from crossdock.cli.output import Format, console
 from crossdock.cli.show_message import print_explanation, print_trace
 from crossdock.demo.orders import make_demo, message_count
-from crossdock.errors import UsageError
+from crossdock.errors import InterruptedDemoError, UsageError
 from crossdock.settings import Settings
 
 _MARK = ".made-by-crossdock-demo"
