@@ -17,7 +17,7 @@ from crossdock.messagebox.settle import Complete
 from crossdock.settings import KEEP_TRACK
 from crossdock.subscription.expression import P
 from express import a_message, claim, delivered_now, deploy, living, port, publish, rows
-from role_attack import NORWAY, Attack, attack
+from role_attack import NORWAY, Attack, Publishing, attack
 from roles import Roles, roles
 
 __all__ = ["attack", "roles"]
@@ -104,6 +104,10 @@ def test_what_a_role_says_about_its_own_is_believed(attack: Attack, agent: Agent
         [{"messages": 10**9, "settled": "all"}],
         [{"messages": -1, "instance": "me"}],
         [{"messages": 10**9}],
+        [{"messages": 1, "location": 2**31}],
+        [{"messages": 1, "service": 10**30}],
+        [{"messages": 1, "settled": [2**63]}],
+        '[{"messages": 1, "more": ' + "[" * 3000 + "]" * 3000 + "}]",
     ],
 )
 def test_nonsense_about_itself_stops_nobody(attack: Attack, agent: Agent, origins: Any) -> None:
@@ -113,6 +117,30 @@ def test_nonsense_about_itself_stops_nobody(attack: Attack, agent: Agent, origin
 
     assert [each.id for each in agent.track.find([told])] == [told]
     assert told in {each.id for each in agent.track.search(P.Region == "NO").messages}
+
+
+def test_label_that_no_column_holds_stops_nobody(attack: Attack, agent: Agent) -> None:
+    publishing = Publishing(attack)
+
+    publishing(context='{"promoted":{},"written":{},"labels":["\\u0000"]}')
+
+    assert PackTrack(agent).run_once() > 0
+    assert [each.id for each in agent.track.find([publishing.message])] == [publishing.message]
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_references_to_no_subscription_stop_nobody(attack: Attack, agent: Agent, packed: bool) -> None:
+    publishing = Publishing(attack)
+    nowhere: Any = None
+
+    publishing(
+        references=[(publishing.message, nowhere), (publishing.message, 5)], context='{"promoted":{},"written":{}}'
+    )
+    if packed:
+        assert PackTrack(agent).run_once() > 0
+
+    assert [each.id for each in agent.track.find([publishing.message])] == [publishing.message]
+    assert publishing.message in {each.id for each in agent.track.search(None).messages}
 
 
 def test_who_takes_the_id_of_a_message_that_is_gone_says_nothing_about_it(attack: Attack, agent: Agent) -> None:

@@ -195,3 +195,8 @@ def test_only_what_a_header_can_hold_is_carried(parent: str, state: str | None) 
         assert trace_of(with_trace(Context(), trace)) == trace
     else:
         assert parent != PARENT
+
+
+def test_state_that_is_none_is_found_out_as_quickly_as_one_that_is() -> None:
+    assert as_trace(PARENT, "a" * 511 + "\xe9") == Trace(PARENT)
+    assert as_trace(PARENT, "a\t" * 255 + "a" + "\n") == Trace(PARENT)

@@ -167,3 +167,30 @@ def test_nesting_and_elements_are_counted_whatever_is_in_strings_and_wherever_a_
 
     elements = len(value) if isinstance(value, dict | list) else 0
     assert found == (deepest(value), max(0, elements - 1))
+
+
+@pytest.mark.parametrize("content", [b'{"id": "a"}\n' * 400_000, b"[" + b'{"id": "a"},' * 400_000 + b"1]"])
+def test_content_with_too_many_messages_is_taken_apart_no_further_than_the_most(content: bytes) -> None:
+    tracemalloc.start()
+    [kept] = ReceivePipeline(orders()).execute(content, most=100)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert kept.code == "too-many-messages"
+    assert peak < 12 * len(content)
+
+
+def test_value_of_a_personal_property_is_not_quoted_where_it_does_not_fit() -> None:
+    born = Promotion("Born", PropertyType.DATETIME, "$.born", parse_path("$.born"), personal=True)
+    pipeline = ReceivePipeline(JsonDisassembler("Patient", Promoter([born], 256)))
+
+    [document] = pipeline.execute(b'{"born": "17.5.1961"}')
+    [line, _] = pipeline.execute(b'{"born": "17.5.1961"}\n{"born": null}')
+
+    assert (
+        document.error
+        == line.error
+        == (
+            "property 'Born' is datetime, and in $.born there is no datetime, but a value that is personal and not shown"
+        )
+    )

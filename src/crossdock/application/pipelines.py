@@ -55,6 +55,7 @@ class Pipelines:
         """What is wrong with a schema is one of the problems, and the schema is taken for one that promotes nothing."""
         collected = problems or Problems(folder, {})
         self._registry = registry
+        self._personal = frozenset(application.personal)
         self._folder = folder
         self._text_limit = text_limit
         self._declared = {pipeline.name: pipeline for pipeline in application.pipelines}
@@ -272,9 +273,11 @@ class Pipelines:
                 meant = self._registry.suggest(name)
                 hint = f"did you mean {meant!r}?" if meant else "declare it under `properties`"
                 raise ApplicationError(f"it promotes {name!r}, which is not declared; {hint}")
-            promoted[name] = PromotedField(type=self._registry.type_of(name), field=path)
+            promoted[name] = PromotedField(
+                type=self._registry.type_of(name), field=path, personal=name in self._personal
+            )
         written = {
-            name: PromotedField(type=self._type(name), field=path, distinguished=True)
+            name: PromotedField(type=self._type(name), field=path, distinguished=True, personal=name in self._personal)
             for name, path in record.distinguished.items()
         }
         both = sorted(promoted.keys() & written.keys())

@@ -11,7 +11,8 @@ from crossdock.message.property import Value
 
 TRACE_PARENT, TRACE_STATE = "Trace.Parent", "Trace.State"
 _PARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
-_STATE = re.compile(r"[!-~]+(?:[ \t]*[!-~]+)*")
+# A header of a partner: no letter of it may be matched in more than one way.
+_STATE = re.compile(r"[!-~](?:[ \t!-~]*[!-~])?")
 _STATE_CHARACTERS = 512
 
 

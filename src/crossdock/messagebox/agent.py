@@ -265,7 +265,7 @@ class Agent:
     def open_step(self, step: Step) -> Iterator[OpenedStep]:
         """Run code in the transaction of a step: rolled back if it raises. StepLostError if the claims are not ours."""
         by_copy = self._database.may_copy
-        with self._database.connection() as connection:
+        with self._database.lent() as connection:
             with connection.transaction():
                 if not all(lock_fences(connection, [step])):
                     raise StepLostError("Somebody else has what this step settles, or has settled it: it is not done.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
@@ -185,6 +185,14 @@ class Database:
                 raise
         self.outage.worked()
 
+    @contextmanager
+    def lent(self) -> Iterator[psycopg.Connection]:
+        """A connection on which code of others runs. What it leaves in the session and in the driver ends with it."""
+        with translated(), closing(self.connect()) as connection:
+            _set(connection, self._actor.settings())
+            yield connection
+        self.outage.worked()
+
     def claiming(self) -> AbstractContextManager[psycopg.Connection]:
         """The same, for statements that read a queue in its order."""
         return self._using(self._claiming_pool)
@@ -259,9 +267,12 @@ def _check(connection: psycopg.Connection) -> None:
 
 
 def _configure(connection: psycopg.Connection) -> None:
-    """Our schema, and time-outs after which the server gives up on a client that vanished."""
+    """Our schema, and time-outs after which the server gives up on a client that vanished.
+
+    Temporary tables come last: otherwise one that has the name of ours would stand for it.
+    """
     newer = {"transaction_timeout": "0"} if connection.info.server_version >= 170000 else {}
-    _set(connection, {**_SESSION, **newer, "search_path": SCHEMA})
+    _set(connection, {**_SESSION, **newer, "search_path": f"{SCHEMA}, pg_temp"})
 
 
 def _set(connection: psycopg.Connection, settings: Mapping[str, str]) -> None:

@@ -54,6 +54,10 @@ class Stepped:
     discarded: Sequence[UUID] = ()
 
 
+# What an author may set on a connection for its own statements.
+_OURS = ("row_factory", "cursor_factory", "server_cursor_factory", "prepare_threshold")
+
+
 @dataclass(slots=True)
 class Work:
     """What an author does in a step. `undone`: it failed, and nothing of it is kept."""
@@ -80,13 +84,19 @@ class OpenedStep:
         """Work of others in the transaction, which is undone where it says so.
 
         They get the connection under a role that has no rights on our schema, where there is one. That guards against
-        mistakes. It is no boundary: whoever has the connection can leave the role.
+        mistakes. It is no boundary: whoever has the connection can leave the role. What they set on the connection is
+        ours again afterwards, and their session ends with the step.
         """
         work = Work(self._connection)
+        ours = {name: getattr(self._connection, name) for name in _OURS}
         with self._connection.transaction() as savepoint:
             role = self._connection.execute(statement("read_role")).fetchone()
             self._connection.execute(statement("become_author"), {})
             yield work
+            if self._connection.closed and not self._connection.broken:
+                raise UsageError("The code in a step closed its connection. Leave that to the step.")
+            for name, value in ours.items():
+                setattr(self._connection, name, value)
             if work.undone:
                 raise psycopg.Rollback(savepoint)
             self._connection.execute(statement("become_ourselves"), {"role": role[0] if role else "none"})

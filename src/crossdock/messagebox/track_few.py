@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -26,23 +26,28 @@ from crossdock.messagebox.track_segment import Origin, Segment, Transaction, mic
 from crossdock.messagebox.track_write import KEPT_EXCEPTIONS, UNFILTERED, instances_of, pack_personal
 
 _SPAN = timedelta(seconds=30)
+# As the columns have them with which they are compared: a number that no column holds fails the statement.
+_Integer = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+_BigInteger = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+# What a publisher wrote is JSON, but of any kind and depth.
+_UNREADABLE = (msgspec.DecodeError, RecursionError)
 
 
 class _Said(msgspec.Struct):
     """An origin, as whoever publishes wrote it."""
 
-    messages: int = 0
-    location: int | None = None
-    service: int | None = None
+    messages: _BigInteger = 0
+    location: _Integer | None = None
+    service: _Integer | None = None
     instance: UUID | None = None
-    settled: list[int] = []
+    settled: list[_BigInteger] = []
 
 
 class _Noted(msgspec.Struct, omit_defaults=True):
     """What publishing wrote about one message, as far as it is tracked."""
 
     message_id: UUID
-    subscription_id: int = 0
+    subscription_id: _BigInteger = 0
     instance_id: UUID | None = None
     code: str | None = None
     reason: str | None = None
@@ -150,7 +155,7 @@ def _origins(row: Any) -> list[Origin]:
     nothing = [Origin(1)] * count
     try:
         said = [] if row.origins is None else msgspec.json.decode(row.origins, type=list[_Said])
-    except msgspec.DecodeError:  # nobody who publishes by the agent says it so
+    except _UNREADABLE:  # nobody who publishes by the agent says it so
         return nothing
     each = [
         Origin(1, run.location, run.service, None if run.instance is None else str(run.instance), tuple(run.settled))
@@ -166,7 +171,7 @@ def _few(row: Any, origins: Sequence[Origin], known: Known) -> Few:
     routes = sorted(
         (places[message], number)
         for message, number in zip(row.references_to, row.subscriptions, strict=False)
-        if message in places
+        if message in places and number is not None
     )
     columns = np.array(routes, np.int64).reshape(-1, 2)
     believed = [known.believed(origins[place], row.publisher) for place in kept]
@@ -189,7 +194,7 @@ def _exceptions(stored: str | None, places: Mapping[UUID, int]) -> dict[str, lis
         return {}
     try:
         decoded = msgspec.json.decode(stored, type=_Exceptions, strict=False)
-    except msgspec.DecodeError:
+    except _UNREADABLE:
         return {}
     found = {name: [msgspec.to_builtins(row) for row in getattr(decoded, name)] for name in KEPT_EXCEPTIONS}
     mine = {str(id_) for id_ in places}
@@ -217,7 +222,8 @@ def _labels(context: bytes) -> tuple[str, ...]:
     if b'"labels"' not in context:
         return ()
     try:
-        return tuple(sorted(Context.from_json(context).labels))
+        # No text of PostgreSQL holds NUL, and no host has such a label.
+        return tuple(sorted(label.replace("\0", "\ufffd") for label in Context.from_json(context).labels))
     except ContextError:
         return ()
 

@@ -105,8 +105,8 @@ def _promoter(
 ) -> Promoter[Path]:
     return Promoter(
         [
-            Promotion(name, promoted.type, promoted.field, parse(promoted.field), promoted.distinguished)
-            for name, promoted in fields.items()
+            Promotion(name, each.type, each.field, parse(each.field), each.distinguished, each.personal)
+            for name, each in fields.items()
         ],
         definition.text_limit,
     )

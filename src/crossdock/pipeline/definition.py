@@ -7,9 +7,10 @@ need not have them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from operator import not_
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from crossdock.message.property import PropertyType
 from crossdock.pipeline.json import Split
@@ -29,6 +30,7 @@ class PromotedField(_Definition):
     type: PropertyType
     field: FieldPath
     distinguished: bool = False
+    personal: Annotated[bool, Field(exclude_if=not_)] = False
 
 
 class RecordDefinition(_Definition):

@@ -78,13 +78,17 @@ LineReader = Callable[[bytes, int], Iterator[Document]]
 
 @dataclass(frozen=True, slots=True)
 class Promotion(Generic[Path]):
-    """Take the field at `path` as the value of a property; a distinguished field is only written."""
+    """Take the field at `path` as the value of a property; a distinguished field is only written.
+
+    The value of a personal one is not quoted where it does not fit: viewers read the reason.
+    """
 
     property: str
     type: PropertyType
     field: str
     path: Path
     distinguished: bool = False
+    personal: bool = False
 
 
 class Promoter(Generic[Path]):
@@ -117,7 +121,7 @@ class Promoter(Generic[Path]):
                 try:
                     value = parse(text)
                 except PromotionError as error:
-                    raise _placed(promotion, error) from error
+                    raise _unfit(promotion, error) from None
             elif len(text) > limit:
                 raise _placed(promotion, _too_long(text, limit))
             (written if promotion.distinguished else promoted)[promotion.property] = value
@@ -145,6 +149,11 @@ class Promoter(Generic[Path]):
 
 def _too_long(text: str, limit: int) -> PromotionError:
     return PromotionError(f"the text has {len(text)} characters, and {limit} is the most")
+
+
+def _unfit(promotion: Promotion[Path], error: PromotionError) -> PromotionError:
+    hidden = PromotionError(f"there is no {promotion.type}, but a value that is personal and not shown")
+    return _placed(promotion, hidden if promotion.personal else error)
 
 
 def _placed(promotion: Promotion[Path], error: PromotionError) -> PromotionError:

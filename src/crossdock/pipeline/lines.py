@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from crossdock.errors import DocumentError
+from crossdock.errors import TooManyMessagesError
 
 # What a source may hold that has to be taken apart as a whole. One that is read by lines may hold any number.
 MESSAGES_LIMIT = 500_000
@@ -39,5 +39,7 @@ def check_lines(content: bytes) -> bytes:
     return content
 
 
-def too_many(most: int = MESSAGES_LIMIT) -> DocumentError:
-    return DocumentError(f"the file holds more than {most:,} messages, and can only be read whole; send it in parts")
+def too_many(most: int = MESSAGES_LIMIT) -> TooManyMessagesError:
+    return TooManyMessagesError(
+        f"the file holds more than {most:,} messages, and can only be read whole; send it in parts"
+    )

@@ -164,7 +164,9 @@ class ReceivePipeline:
             decoded = content
             for decode in () if piece else self.decoders:
                 decoded = decode(decoded)
-            if not piece and (run := self._together(decoded)) is not None:
+            # Blank lines are no messages, and are told apart below.
+            few = most >= MESSAGES_LIMIT or decoded.count(b"\n") <= most
+            if not piece and few and (run := self._together(decoded)) is not None:
                 if len(run) > most:
                     raise too_many(most)
                 return run

@@ -34,6 +34,7 @@ from crossdock.pipeline.decode import LIMIT_BYTES
 from crossdock.pipeline.definition import PipelineDefinition, SendPipelineDefinition
 from crossdock.pipeline.document import Document, DocumentColumns
 from crossdock.pipeline.limits import bounded, too_much
+from crossdock.pipeline.lines import MESSAGES_LIMIT
 from crossdock.pipeline.receive import Lines, ReceivePipeline, unexpected
 from crossdock.receive.item import IntakeItem
 from crossdock.receive.messages import LocationMessages, is_disassembled
@@ -269,15 +270,15 @@ class ReceiveLocation:
         properties: Mapping[str, Value],
         ids: Callable[[], MessageId],
         *,
-        most: int | None = None,
+        most: int = MESSAGES_LIMIT,
     ) -> Publication:
         """What becomes of bytes that somebody pushes to us, with these properties written to every message.
 
         TooManyMessagesError: there are more than `most` messages in them, or too many for properties of that size.
         """
-        documents = self._execute(self.address, content)
-        if most is not None and len(documents) > most:
-            raise TooManyMessagesError(f"there are {len(documents):,} messages in it, and {most:,} is the most")
+        documents = self._execute(self.address, content, most=most)
+        if documents[0].code == TooManyMessagesError.code:
+            raise TooManyMessagesError(f"there are more than {most:,} messages in it, which is the most")
         repeated = len(members(dict(properties)))
         if len(documents) * repeated > _REPEATED_BYTES:
             raise TooManyMessagesError(
@@ -287,20 +288,22 @@ class ReceiveLocation:
         written = [document.changed(written={**document.written, **properties}) for document in documents]
         return self.messages.numbered(self.host_id, None, written, ids, Express(self.id))
 
-    def _execute(self, source: str, content: bytes, *, piece: bool = False) -> Sequence[Document]:
+    def _execute(
+        self, source: str, content: bytes, *, piece: bool = False, most: int = MESSAGES_LIMIT
+    ) -> Sequence[Document]:
         """Whatever a pipeline raises, the bytes are kept."""
         if not self.pipeline.may_take_long(content):  # setting an alarm takes microseconds, and files may be small
-            return self._executed(source, content, piece=piece)
+            return self._executed(source, content, piece=piece, most=most)
         try:
             with time_limit(self.time_limit):
-                return self._executed(source, content, piece=piece)
+                return self._executed(source, content, piece=piece, most=most)
         except OutOfTimeError as error:
             return [Document(content, piece=piece).failed(self._problem(source, error))]
 
-    def _executed(self, source: str, content: bytes, *, piece: bool) -> Sequence[Document]:
+    def _executed(self, source: str, content: bytes, *, piece: bool, most: int) -> Sequence[Document]:
         try:
             with FOREIGN_CODE:
-                documents = self.pipeline.execute(content, piece=piece)
+                documents = self.pipeline.execute(content, piece=piece, most=most)
             return bounded(documents, content, piece=piece, stages=self.pipeline.may_take_long(content))
         except Exception as error:
             return [Document(content, piece=piece).failed(self._problem(source, error))]

@@ -195,7 +195,9 @@ SELECT current_setting('role');
 
 
 -- name: become_ourselves
-SELECT set_config('role', %(role)s, true), set_config('search_path', 'crossdock', true);
+-- Limits that an author has set for this transaction are meant for its own statements.
+SELECT set_config('role', %(role)s, true), set_config('search_path', 'crossdock, pg_temp', true),
+       set_config('statement_timeout', '0', true), set_config('lock_timeout', '0', true);
 
 
 -- name: read_backend
