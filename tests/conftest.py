@@ -138,6 +138,13 @@ def agent(database: str) -> Iterator[Agent]:
 
 
 @pytest.fixture
+def other(database: str) -> Iterator[Agent]:
+    """The agent of another process."""
+    with Agent(database) as made:
+        yield made
+
+
+@pytest.fixture
 def aside(agent: Agent) -> Iterator[ThreadPoolExecutor]:  # noqa: ARG001 (the threads end before the agent does)
     """Threads for the other side of a meeting."""
     with ThreadPoolExecutor(4) as pool:

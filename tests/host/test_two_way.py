@@ -27,17 +27,13 @@ from express import rows, unbalanced
 from office import Office, eventually, free_port, written
 from partner import Partner, Request
 from service import quick_upkeep
-from two_way import Opened, a_shop, application, ask, offices, receipt, shop_port
+from two_way import Opened, application, ask, offices, receipt, shop, shop_port
 from walk import until
+
+__all__ = ["shop"]
 
 SOAK = bool(os.environ.get("CROSSDOCK_SOAK"))
 CONCURRENT = 1_000 if SOAK else 200
-
-
-@pytest.fixture
-def shop() -> Iterator[Partner]:
-    with a_shop() as made:
-        yield made
 
 
 @pytest.fixture

@@ -16,8 +16,10 @@ import pytest
 from express import rows
 from office import Office, eventually, free_port
 from partner import Partner, Request
-from two_way import Opened, a_shop, application, ask, offices, receipt, shop_port
+from two_way import Opened, a_shop, application, ask, office, receipt, shop_port
 from walk import CROSSDOCK, until
+
+__all__ = ["office"]
 
 TIMEOUT = 50.0
 
@@ -27,12 +29,6 @@ def shop() -> Iterator[Partner]:
     with a_shop() as made:
         made.respond = None
         yield made
-
-
-@pytest.fixture
-def office(database: str, tmp_path: Path) -> Iterator[Opened]:
-    with offices(database, tmp_path) as opened:
-        yield opened
 
 
 def asked_in_time(at: int) -> httpx.Response:

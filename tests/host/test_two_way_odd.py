@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Iterator
-from pathlib import Path
 
 import httpx
 import pytest
@@ -16,20 +14,10 @@ from express import rows
 from http_client import post
 from office import eventually, free_port, written
 from partner import Partner
-from two_way import Opened, a_shop, application, ask, offices, shop_port
+from two_way import Opened, application, ask, office, shop, shop_port
 from walk import until
 
-
-@pytest.fixture
-def shop() -> Iterator[Partner]:
-    with a_shop() as made:
-        yield made
-
-
-@pytest.fixture
-def office(database: str, tmp_path: Path) -> Iterator[Opened]:
-    with offices(database, tmp_path) as opened:
-        yield opened
+__all__ = ["office", "shop"]
 
 
 @pytest.mark.parametrize("type_", ["text/plain; of=\u20ac", "text/plain; of=\u00e6"])

@@ -21,13 +21,6 @@ NORWAY = {"Region": "NO"}
 
 
 @pytest.fixture
-def other(database: str) -> Iterator[Agent]:
-    """The agent of another process."""
-    with Agent(database) as made:
-        yield made
-
-
-@pytest.fixture
 def watch(agent: Agent, database: str) -> Iterator[EpochWatch]:
     """Listens already, and would look by itself only after a minute."""
     with psycopg.connect(database, autocommit=True) as connection:

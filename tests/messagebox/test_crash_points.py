@@ -234,7 +234,6 @@ QUESTIONS: dict[str, Story] = {
     "instances.describe": lambda agent, world: agent.instances.describe(world.instances[0]),
     "messages.held": lambda agent, world: agent.messages.held(world.host, world.instances),
     "messages.load": lambda agent, world: agent.messages.load(ids_of(world, "unrouted")),
-    "messages.unreadable": lambda agent, world: agent.messages.unreadable(ids_of(world, "unrouted")),
     "ledger.waiting": lambda agent, _: agent.ledger.waiting(),
     "ledger.read": lambda agent, _: agent.ledger.read(0, 2**62),
     "ledger.progress": lambda agent, _: agent.ledger.progress(1),
@@ -277,12 +276,8 @@ QUESTIONS: dict[str, Story] = {
     "paged.suspended_steps": lambda agent, _: agent.paged.suspended_steps(step=DAY, steps=5, limit=10),
     "paged.total_minutes": lambda agent, _: agent.paged.total_minutes(DAY, DAY),
     "samples.age": lambda agent, _: agent.samples.age(),
-    "samples.lives": lambda agent, _: agent.samples.lives(),
     "samples.newest_number": lambda agent, _: agent.samples.newest_number(),
     "samples.newest": lambda agent, _: agent.samples.newest(),
-    "samples.recent": lambda agent, _: agent.samples.recent(DAY),
-    "samples.location_minutes": lambda agent, _: agent.samples.location_minutes(DAY),
-    "samples.port_minutes": lambda agent, _: agent.samples.port_minutes(DAY),
 }  # fmt: skip
 # Calling again would do it again, or is refused: whoever called has to know what became of it.
 ONCE: dict[str, Story] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from threading import Barrier, Event
@@ -33,13 +33,6 @@ pytestmark = pytest.mark.usefixtures("no_grace")
 
 NORWAY = {"Region": "NO"}
 BLOATED_ROWS = 1_000_000 if os.environ.get("CROSSDOCK_SOAK") else 150_000
-
-
-@pytest.fixture
-def other(database: str) -> Iterator[Agent]:
-    """The agent of another process."""
-    with Agent(database) as made:
-        yield made
 
 
 def at_once(*works: Callable[[], int]) -> list[int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import timedelta
 
 import psycopg
@@ -25,14 +24,19 @@ from walk import until
 __all__ = ["roles"]
 
 NORWAY = {"Region": "NO"}
-DAY = timedelta(days=1)
-
-
-@pytest.fixture
-def other(database: str) -> Iterator[Agent]:
-    """The agent of another process."""
-    with Agent(database) as made:
-        yield made
+DAY, MINUTE = timedelta(days=1), timedelta(minutes=1)
+RECEIVED = """
+    SELECT minute, location.name, received, published
+      FROM publication_minute
+      JOIN receive_location AS location ON location.id = location_id
+     ORDER BY minute
+"""
+DELIVERED = """
+    SELECT minute, service.name, delivered, retried, delivery_minute.suspended
+      FROM delivery_minute
+      JOIN service ON service.id = service_id
+     ORDER BY minute
+"""
 
 
 def sampled(agent: Agent) -> Sample:
@@ -128,14 +132,15 @@ def test_counts_are_kept_by_the_minute(agent: Agent, database: str) -> None:
         FoldCounts(agent).run_once()
         clock.jump(minutes=2)
 
-    received = agent.samples.location_minutes(DAY)
-    delivered = agent.samples.port_minutes(DAY, "A")
+    received = rows(database, RECEIVED)
+    delivered = rows(database, DELIVERED)
 
-    assert [(each.location, each.received, each.published) for each in received] == [("orders.in", 3, 3)] * 2
-    assert [(each.port, each.delivered, each.retried, each.suspended) for each in delivered] == [("A", 1, 1, 1)] * 2
-    assert received[1].minute - received[0].minute >= timedelta(minutes=2)
-    assert all(each.minute.second == 0 for each in delivered)
-    assert (agent.samples.location_minutes(DAY, "else"), agent.samples.port_minutes(AT_ONCE)) == ([], [])
+    assert [counts for _, *counts in received] == [["orders.in", 3, 3]] * 2
+    assert [counts for _, *counts in delivered] == [["A", 1, 1, 1]] * 2
+    assert received[1][0] - received[0][0] >= timedelta(minutes=2)
+    assert all(minute.second == 0 for minute, *_ in delivered)
+    assert [each.received for each in agent.paged.total_minutes(DAY, MINUTE)] == [3, 3]
+    assert agent.paged.total_minutes(AT_ONCE, MINUTE) == []
 
 
 def test_minutes_and_samples_are_forgotten_after_a_while(agent: Agent, database: str) -> None:
@@ -146,18 +151,18 @@ def test_minutes_and_samples_are_forgotten_after_a_while(agent: Agent, database:
     sampled(agent)
     clock.jump(minutes=59)
     sampled(agent)
-    kept = len(agent.samples.recent(timedelta(hours=2)))
+    kept = rows(database, "SELECT count(*) FROM sample")
     clock.jump(minutes=2)
     sampled(agent)
-    after_an_hour = len(agent.samples.recent(timedelta(hours=2)))
+    after_an_hour = rows(database, "SELECT count(*) FROM sample")
     details = rows(database, "SELECT count(details) FROM sample")
     FoldCounts(agent).run_once()
-    minutes = len(agent.samples.port_minutes(DAY))
+    minutes = rows(database, "SELECT count(*) FROM delivery_minute")
     clock.jump(days=91)
 
     FoldCounts(agent).run_once()
 
-    assert (kept, after_an_hour, details, minutes) == (2, 2, [(1,)], 1)
+    assert (kept, after_an_hour, details, minutes) == ([(2,)], [(2,)], [(1,)], [(1,)])
     assert rows(database, "SELECT count(*) FROM delivery_minute") == [(0,)]
 
 
@@ -177,7 +182,7 @@ def test_host_instances_that_live_are_listed_by_state(agent: Agent) -> None:
 
     with living(agent) as life:
         life.check("throttled", 7)
-        lives = {(each.host, each.state): (each.instances, each.in_hand) for each in agent.samples.lives()}
+        lives = {(each.host, each.state): (each.instances, each.in_hand) for each in agent.pulse().beat().lives}
         hosts = {each.name: (each.instances, each.in_hand) for each in agent.samples.take().box.hosts}
 
     assert lives == {("Default", "throttled"): (1, 7), ("Other", None): (0, 0)}
@@ -247,7 +252,7 @@ def test_viewer_reads_samples_and_the_role_of_a_host_only_their_age(agent: Agent
         Agent(make_conninfo(agent.database, user=viewer, password="secret")) as watching,
         Agent(roles.user("Default")) as host,
     ):
-        seen, minutes = watching.samples.newest(), watching.samples.port_minutes(DAY)
+        seen, minutes = watching.samples.newest(), watching.paged.total_minutes(DAY, MINUTE)
         age = host.samples.age()
         beat = host.pulse().beat()
         with pytest.raises(UnavailableError, match="may not do this"):

@@ -169,7 +169,7 @@ def test_operator_of_one_application_changes_that_one_only(orders: Agent, roles:
         code, said = run(ann, verb, "orders")
         assert code == 0, said
         code, said = run(ann, verb, "others")
-        assert (code, "may not change application 'others'" in said) == (2, True), said
+        assert (code, "of application 'others': you may not change it" in said) == (2, True), said
 
     assert {each.outcome for each in orders.audit.list() if each.target == "others"} == {"refused", "done"}
     assert states(orders)["Other"] == "started"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -21,25 +20,15 @@ from crossdock.message.trace import Trace, as_trace, trace_of, with_trace
 from crossdock.tracing import from_environment
 from office import free_port
 from partner import Partner, partner
-from two_way import Opened, a_shop, application, offices, shop_port
+from two_way import Opened, application, office, shop, shop_port
 from walk import until
+
+__all__ = ["office", "shop"]
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 PARENT = f"00-{TRACE}-00f067aa0ba902b7-01"
 STATE = "rojo=00f067aa0ba902b7,congo=t61rcWkgMzE"
 ORDER = '{"id": "1"}'
-
-
-@pytest.fixture
-def office(database: str, tmp_path: Path) -> Iterator[Opened]:
-    with offices(database, tmp_path) as opened:
-        yield opened
-
-
-@pytest.fixture
-def shop() -> Iterator[Partner]:
-    with a_shop() as made:
-        yield made
 
 
 @pytest.fixture

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
-
-import pytest
 
 from box import count
 from express import rows, unbalanced
@@ -15,7 +12,9 @@ from office import Office, eventually, free_port
 from partner import Partner, Request
 from running import IMPORTS
 from service import quick_upkeep
-from two_way import a_shop, application, ask, shop_port
+from two_way import application, ask, shop, shop_port
+
+__all__ = ["shop"]
 
 ASKS = """
 shop, out = Port("Shop"), Port("Out")
@@ -36,12 +35,6 @@ async def answer(process: Process, order: Message) -> None:
     receipt = process.message("Receipt", {"receipt": order["OrderId"]})
     await process.reply(receipt, fault=order["OrderId"] == "bad")
 """
-
-
-@pytest.fixture
-def shop() -> Iterator[Partner]:
-    with a_shop() as made:
-        yield made
 
 
 def declared(shop: Partner, at: int, folder: Path, source: str, function: str, bind: dict[str, str]) -> dict[str, Any]:

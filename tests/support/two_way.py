@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from crossdock.host.limits import DEFAULT_LIMITS, HostLimits
 from express import unbalanced
@@ -63,6 +64,18 @@ def offices(database: str, folder: Path, host_limits: HostLimits = DEFAULT_LIMIT
     with ExitStack() as opened:
         yield lambda declared: opened.enter_context(Office(database, folder, declared, host_limits=host_limits).open())
     assert unbalanced(database) == []
+
+
+@pytest.fixture
+def shop() -> Iterator[Partner]:
+    with a_shop() as made:
+        yield made
+
+
+@pytest.fixture
+def office(database: str, tmp_path: Path) -> Iterator[Opened]:
+    with offices(database, tmp_path) as opened:
+        yield opened
 
 
 def ask(port: int, id_: str = "1", *, path: str = "ask", timeout: float = 60) -> httpx.Response:

@@ -52,7 +52,10 @@ SAID: list[tuple[str, tuple[float | str, ...]]] = [
     ("with {} random bits that this process drew", (RANDOM_BITS,)),
     ("Every {} ms Spark asks", (int(receive._TRIGGER.removesuffix(" milliseconds")),)),
     ("claims up to {} sources or {} MiB", (source.ITEMS_PER_BATCH, source.BYTES_PER_BATCH / _MEBIBYTE)),
-    ("shares of about equal bytes, {} for each core", (_WORDS[source.PARTITIONS_PER_BATCH // (os.cpu_count() or 2)],)),
+    (
+        "partitions of about equal bytes, {} for each core",
+        (_WORDS[source.PARTITIONS_PER_BATCH // (os.cpu_count() or 2)],),
+    ),
     ("Any pipeline notices that within {} s", (claims._SWEEP_SECONDS,)),
     (
         "it is due again after {} s, then {}, up to {},",

@@ -14,11 +14,12 @@ from crossdock.administration.audit import since_of
 from crossdock.administration.condition import filter_of
 from crossdock.administration.difference import printable_definition
 from crossdock.administration.instances import STATES, Instance, shown_instance
+from crossdock.administration.rows import row_of
 from crossdock.administration.suspended import PAGE, Selection, SuspendedRow, fitting, list_suspended, shown
 from crossdock.errors import UsageError
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.overview import InstanceOverview
-from crossdock.messagebox.paged import LocationEntry, ServiceEntry, SuspendedStep, TotalMinutes
+from crossdock.messagebox.paged import LocationEntry, ServiceEntry, SuspendedStep
 from crossdock.messagebox.sample import HostSample, LocationSample, Sample, ServiceSample
 from crossdock.subscription.match import Matcher
 from crossdock.subscription.predicate import Operator
@@ -124,11 +125,11 @@ def port_page(
 ) -> list[Port]:
     """By name; the next page is `after` the last name."""
     found = agent.paged.services(limit=limit, after=after, application=application, state=state, search=search)
-    return shown_ports(found, newest(agent))
+    return shown_ports(found, agent.samples.newest())
 
 
 def find_ports(agent: Agent, names: Sequence[str]) -> list[Port]:
-    return shown_ports(agent.paged.find_services(names), newest(agent))
+    return shown_ports(agent.paged.find_services(names), agent.samples.newest())
 
 
 def location_page(
@@ -136,18 +137,14 @@ def location_page(
 ) -> list[Location]:
     """By name; likewise."""
     found = agent.paged.locations(limit=limit, after=after, application=application, search=search)
-    return shown_locations(found, newest(agent))
+    return shown_locations(found, agent.samples.newest())
 
 
 def living_hosts(agent: Agent) -> list[Host]:
     """With what each had to do when the newest sample was taken."""
-    sample = newest(agent)
+    sample = agent.samples.newest()
     known = {} if sample is None else {each.name: each for each in sample.box.hosts}
-    return [Host(each.name, each.labels, each.instances, known.get(each.name)) for each in agent.paged.hosts()]
-
-
-def newest(agent: Agent) -> Sample | None:
-    return agent.samples.newest()
+    return [row_of(Host, each, sample=known.get(each.name)) for each in agent.paged.hosts()]
 
 
 def shown_ports(found: Sequence[ServiceEntry], sample: Sample | None) -> list[Port]:
@@ -157,18 +154,11 @@ def shown_ports(found: Sequence[ServiceEntry], sample: Sample | None) -> list[Po
 
 def shown_locations(found: Sequence[LocationEntry], sample: Sample | None) -> list[Location]:
     known = {} if sample is None else {each.name: each for each in sample.details.locations}
-    return [
-        Location(
-            each.name,
-            each.application,
-            each.host,
-            each.enabled,
-            each.definition.get("adapter"),
-            printable_definition(each.definition),
-            known.get(each.name),
-        )
-        for each in found
-    ]
+    return [row_of(Location, each, **_place(each), sample=known.get(each.name)) for each in found]
+
+
+def _place(entry: ServiceEntry | LocationEntry) -> dict[str, str | None]:
+    return {"adapter": entry.definition.get("adapter"), "address": printable_definition(entry.definition)}
 
 
 def _port(entry: ServiceEntry, known: Mapping[str, ServiceSample]) -> Port:
@@ -178,20 +168,9 @@ def _port(entry: ServiceEntry, known: Mapping[str, ServiceSample]) -> Port:
         for each in group
         if each.property == _TYPE and each.operator is Operator.EQUAL
     }
-    return Port(
-        entry.name,
-        entry.application,
-        entry.host,
-        "orchestration" if entry.class_ == "orchestration" else "port",
-        entry.state,
-        entry.ordered,
-        entry.two_way,
-        entry.definition.get("adapter"),
-        printable_definition(entry.definition),
-        str(entry.filter),
-        sorted(types),
-        known.get(entry.name),
-    )
+    kind = "orchestration" if entry.class_ == "orchestration" else "port"
+    shown = {"kind": kind, "filter": str(entry.filter), "types": sorted(types), "sample": known.get(entry.name)}
+    return row_of(Port, entry, **_place(entry), **shown)
 
 
 def instance_page(
@@ -301,8 +280,3 @@ def _trend(name: str | None, steps: Sequence[SuspendedStep]) -> SuspendedTrend:
         str(steps[0].sample),
         counts,
     )
-
-
-def total_minutes(agent: Agent, within: timedelta, step: timedelta) -> Sequence[TotalMinutes]:
-    """What went through the whole MessageBox, in steps of time; the oldest first."""
-    return agent.paged.total_minutes(within, step)

@@ -23,7 +23,6 @@ from crossdock.administration.by_page import (
     port_page,
     suspended_page,
     suspended_trends,
-    total_minutes,
 )
 from crossdock.administration.deliveries import read
 from crossdock.administration.known_message import known_message
@@ -111,7 +110,7 @@ class ForPages:
 
     def total_minutes(self, within: timedelta, step: timedelta) -> Sequence[TotalMinutes]:
         """What went through the whole MessageBox, in steps of time."""
-        return total_minutes(self._agent, within, step)
+        return self._agent.paged.total_minutes(within, step)
 
     def routes(self, *, application: str | None = None) -> Routes:
         """Locations, types and ports, with what went from one to another among recent messages."""

@@ -11,6 +11,7 @@ from uuid import UUID
 from msgspec import DecodeError
 
 from crossdock.administration.condition import filter_of
+from crossdock.administration.rows import row_of
 from crossdock.errors import ContextError, UsageError
 from crossdock.message.context import Context
 from crossdock.messagebox.agent import Agent
@@ -132,23 +133,16 @@ def describe_instance(agent: Agent, id_: str) -> DescribedInstance:
     if found is None:
         raise UsageError(f"There is no instance {id_}: it has ended, or never was. See: crossdock get instances")
     row = found.row
-    return DescribedInstance(
-        str(row.id),
-        row.orchestration,
-        row.host,
-        row.state,
-        row.version,
-        row.activated_at,
-        row.since,
-        row.waiting_for,
-        _correlated(row, agent.configuration.personal()),
-        row.line,
-        row.code,
-        row.reason,
-        row.traceback,
-        [due for number, due in found.timers if number],
-        list(_steps(found)),
-        [InstanceMessage(str(message), _type(context), step) for message, step, context in found.messages],
+    return row_of(
+        DescribedInstance,
+        row,
+        id=str(row.id),
+        waits_for=row.waiting_for,
+        correlated=_correlated(row, agent.configuration.personal()),
+        last_line=row.line,
+        timers=[due for number, due in found.timers if number],
+        steps=list(_steps(found)),
+        messages=[InstanceMessage(str(message), _type(context), step) for message, step, context in found.messages],
     )
 
 
@@ -204,18 +198,8 @@ def _correlated(row: InstanceRow, personal: frozenset[str]) -> dict[str, dict[st
 
 
 def shown_instance(row: InstanceRow, personal: frozenset[str]) -> Instance:
-    return Instance(
-        str(row.id),
-        row.orchestration,
-        row.host,
-        row.state,
-        row.waiting_for,
-        _correlated(row, personal),
-        row.since,
-        row.version[:SHORT_VERSION],
-        row.line,
-        row.reason,
-    )
+    shown = {"id": str(row.id), "waits_for": row.waiting_for, "version": row.version[:SHORT_VERSION]}
+    return row_of(Instance, row, **shown, correlated=_correlated(row, personal), last_line=row.line)
 
 
 # History

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from threading import Lock, Thread
-from typing import Protocol
 
 from crossdock.administration.service import Actor, Administration
 from crossdock.administration.tokens import FoundToken
 from crossdock.application.store import Store, existing
 from crossdock.errors import CrossdockError, UsageError
-from crossdock.messagebox.console import KeptAnswer
+from crossdock.messagebox.console import Console as Answers
 from crossdock.messagebox.outage import unusable
 from crossdock.settings import Settings
 
-
-class Answers(Protocol):
-    """See `messagebox/console.py`."""
-
-    def begin_answer(self, person: str, key: str, request: bytes) -> KeptAnswer | None: ...
-    def keep_answer(self, person: str, key: str, status: int, content: bytes, headers: Mapping[str, str]) -> None: ...
-    def drop_answer(self, person: str, key: str) -> None: ...
+__all__ = ["Answers", "OpenBox"]
 
 
 class OpenBox:

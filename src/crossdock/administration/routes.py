@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from crossdock.administration.by_page import Location, Port, newest, shown_locations, shown_ports
+from crossdock.administration.by_page import Location, Port, shown_locations, shown_ports
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.track import Tracked
 
@@ -48,7 +48,7 @@ class Routes:
 
 def read_routes(agent: Agent, *, application: str | None = None) -> Routes:
     """Of one application, or of all; the first few of each, and what went through recently."""
-    sample = newest(agent)
+    sample = agent.samples.newest()
     ports = shown_ports(agent.paged.services(limit=_MOST + 1, application=application), sample)
     locations = shown_locations(agent.paged.locations(limit=_MOST + 1, application=application), sample)
     messages = agent.track.search(None, limit=_LOOKED_AT).messages

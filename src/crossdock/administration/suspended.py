@@ -12,6 +12,7 @@ from uuid import UUID
 from crossdock.administration.audit import since_of
 from crossdock.administration.condition import filter_of
 from crossdock.administration.message_ids import read_message_ids
+from crossdock.administration.rows import row_of
 from crossdock.errors import UsageError
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.rows import SuspendedMessage
@@ -134,22 +135,7 @@ def list_groups(agent: Agent, by: str) -> list[SuspendedGroup]:
 
 
 def shown(row: SuspendedMessage) -> SuspendedRow:
-    return SuspendedRow(
-        str(row.id),
-        row.kind,
-        row.code,
-        row.reason,
-        row.source_file,
-        row.receive_location,
-        row.port,
-        row.type,
-        row.bytes,
-        row.suspended_at,
-        row.nearest_misses,
-        row.attempt,
-        row.application,
-        row.sequence,
-    )
+    return row_of(SuspendedRow, row, id=str(row.id))
 
 
 def fitting(agent: Agent, selection: Selection) -> Callable[[SuspendedMessage], bool]:

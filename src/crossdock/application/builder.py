@@ -198,23 +198,18 @@ class ReceivePort:
 
     def file(self, address: str, *, pipeline: str, **options: Any) -> ReceivePort:
         """Read the files that match the mask at the end of `address`."""
-        self._locations.append({"adapter": "file", "address": address, "pipeline": pipeline, **options})
-        return self
+        return self.adapter("file", address, pipeline=pipeline, **options)
 
     def sql(
         self, address: str, *, query: str, key: str, done: str, pipeline: str = "json", **options: Any
     ) -> ReceivePort:
         """Read the rows that `query` gives, each as a JSON object, and run `done` for those that are published."""
         adapter = {"query": query, "key": key, "done": done, **options.pop("options", {})}
-        self._locations.append(
-            {"adapter": "sql", "address": address, "pipeline": pipeline, "options": adapter, **options}
-        )
-        return self
+        return self.adapter("sql", address, pipeline=pipeline, options=adapter, **options)
 
     def http(self, address: str, *, pipeline: str, **options: Any) -> ReceivePort:
         """Take what is sent to `address`, such as http://0.0.0.0:8080/orders; the port may be `two_way`."""
-        self._locations.append({"adapter": "http", "address": address, "pipeline": pipeline, **options})
-        return self
+        return self.adapter("http", address, pipeline=pipeline, **options)
 
     def adapter(self, adapter: str, address: str, *, pipeline: str, **options: Any) -> ReceivePort:
         """Receive by an adapter of one's own, such as `notes:NoteAdapter`."""

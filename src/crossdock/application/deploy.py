@@ -62,7 +62,10 @@ def deployment_of(application: ApplicationModel, file: Path, *, text_limit: int)
     pipelines = Pipelines(application, registry, folder, text_limit, problems)
     locations = list(_locations(application, pipelines, folder, problems))
     ports = [
-        _port(port, ("send_ports", number), pipelines, registry, folder, application.track, problems)
+        replace(
+            _port(port, ("send_ports", number), pipelines, registry, folder, problems),
+            track=port.track or application.track,
+        )
         for number, port in enumerate(application.send_ports)
     ]
     for number, group in enumerate(application.send_port_groups):
@@ -178,7 +181,6 @@ def _port(
     pipelines: Pipelines,
     registry: PropertyRegistry,
     folder: Path,
-    track: Track,
     problems: Problems,
 ) -> DeployedPort:
     """The port without what is wrong with it, which is one of the problems."""
@@ -212,7 +214,6 @@ def _port(
         definition.model_dump(mode="json"),
         ordered=port.ordered,
         two_way=port.response is not None,
-        track=port.track or track,
     )
 
 

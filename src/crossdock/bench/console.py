@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -54,11 +53,7 @@ def bench_console(
 
     With `tabs` also what so many open tabs cost: `work` messages are published and delivered in each turn.
     """
-    with (
-        tempfile.TemporaryDirectory(prefix="crossdock-bench-") as home,
-        fresh_messagebox(database, Path(home)) as agent,
-        Bench.begun(agent, Path(home), progress) as bench,
-    ):
+    with fresh_messagebox(database) as (agent, home), Bench.begun(agent, home, progress) as bench:
         agent.subscriptions.deploy(deployment(ports, more=(_HELD,)))
         asked = fill(agent, messages, progress)
         progress(f"suspending {suspended:,} messages")
@@ -70,7 +65,7 @@ def bench_console(
             job.run_once()
         service = Administration(agent, text_limit=256)
         [instance, *_] = service.instance_page().instances
-        with _console(agent.database, Path(home)) as browser:
+        with _console(agent.database, home) as browser:
             took = _asked(browser, _pages(asked[len(asked) // 2], instance.id), progress)
             open_tabs = {} if not tabs else _tabs(agent, browser, tabs, rounds, work, progress)
     figures: dict[str, Any] = {"messages": messages, "suspended": suspended, "ports": ports, "instances": instances}

@@ -6,13 +6,11 @@ real host instance in the same process. The baseline takes turns with what is me
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from statistics import median
 from threading import Condition, Thread
@@ -54,11 +52,8 @@ def bench_latency(
     correlation: Correlations = "none",
 ) -> Figures:
     """Every figure of one run. Raises CrossdockError unless every message that was published was seen just once."""
-    with (
-        tempfile.TemporaryDirectory(prefix="crossdock-bench-") as home,
-        fresh_messagebox(database, Path(home)) as agent,
-    ):
-        deploy_follower(agent, Path(home), correlation, host=_HOST, message_type=_TYPE, property_=("Number", "integer"))
+    with fresh_messagebox(database) as (agent, home):
+        deploy_follower(agent, home, correlation, host=_HOST, message_type=_TYPE, property_=("Number", "integer"))
         figures = _express_lane(agent, seconds, progress, tracking)
         progress("http requests and their answers")
         return {
@@ -66,7 +61,7 @@ def bench_latency(
             "tracking": tracking,
             "correlation": correlation,
             **figures,
-            "http": http_exchange(agent, Path(home), seconds, _percentiles),
+            "http": http_exchange(agent, home, seconds, _percentiles),
         }
 
 

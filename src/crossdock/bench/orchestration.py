@@ -6,7 +6,6 @@ everything is published beforehand, and only the engine runs. Then the same with
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -80,11 +79,7 @@ def bench_orchestration(
     *, instances: int, waiting: int, woken_of: int, history: int, database: str, progress: Progress, warn: Progress
 ) -> Figures:
     """Every figure of one run. Raises CrossdockError unless every instance ended with everything delivered."""
-    with (
-        tempfile.TemporaryDirectory(prefix="crossdock-bench-") as home,
-        fresh_messagebox(database, Path(home)) as agent,
-        Bench.begun(agent, Path(home), progress) as bench,
-    ):
+    with fresh_messagebox(database) as (agent, home), Bench.begun(agent, home, progress) as bench:
         progress("warming up")
         bench.rate(_WARM_UP, ["Case", "Payment"], port=True)
         figures: Figures = {"instances": instances}

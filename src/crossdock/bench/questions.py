@@ -6,11 +6,9 @@ the track, by their short ids.
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from decimal import Decimal
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -41,10 +39,7 @@ Progress = Callable[[str], None]
 
 def bench_questions(*, messages: int, subscriptions: int, database: str, progress: Progress) -> dict[str, Any]:
     """Milliseconds of each question, the median and the longest."""
-    with (
-        tempfile.TemporaryDirectory(prefix="crossdock-bench-") as home,
-        fresh_messagebox(database, Path(home)) as agent,
-    ):
+    with fresh_messagebox(database) as (agent, _):
         agent.subscriptions.deploy(deployment(subscriptions))
         asked = fill(agent, messages, progress)
         service = Administration(agent, text_limit=256)

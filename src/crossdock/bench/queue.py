@@ -6,13 +6,11 @@ a real host instance whose service does nothing.
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -145,15 +143,10 @@ def _messagebox(
     tracking: Level = "events",
     correlation: Correlations = "none",
 ) -> Iterator[_Bench]:
-    with (
-        tempfile.TemporaryDirectory(prefix="crossdock-bench-") as home,
-        fresh_messagebox(database, Path(home)) as agent,
-    ):
+    with fresh_messagebox(database) as (agent, home):
         agent.subscriptions.deploy(_deployment(subscriptions, tracking))
         service = min(each.service_id for each in agent.router().subscriptions.values())
-        deploy_follower(
-            agent, Path(home), correlation, host=_HOST, message_type="Order", property_=("Customer", "text")
-        )
+        deploy_follower(agent, home, correlation, host=_HOST, message_type="Order", property_=("Customer", "text"))
         bench = _Bench(agent, agent.configuration.hosts()[_HOST], service, progress)
         _publish(bench, _batches(bench, _BATCH, 16))  # numba compiles on its first batch
         _drain(bench, workers=8)

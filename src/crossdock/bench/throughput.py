@@ -7,7 +7,6 @@ by. Messages and references are counted in the store, not believed.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -57,22 +56,21 @@ def bench_throughput(
     """Every figure of one run; rates are of wall-clock seconds. With `peer_url` the same goes through RabbitMQ."""
     if peer_url:
         check_peer(peer_url)
-    with tempfile.TemporaryDirectory(prefix="crossdock-bench-") as name:
-        home, folder = Path(name), Path(name) / "in"
+    with fresh_messagebox(database) as (agent, home):
+        folder = home / "in"
         folder.mkdir()
-        with fresh_messagebox(database, home) as agent:
-            progress(f"deploying {traffic.subscriptions:,} subscriptions")
-            agent.subscriptions.deploy(deployment(traffic, FORMATS[format_], folder, tracking))
-            of_messages = FORMATS[format_].message_type
-            deploy_follower(
-                agent, home, correlation, host=DEFAULT_HOST, message_type=of_messages, property_=("Customer", "text")
-            )
-            ceilings = [_ceiling(agent, traffic, FORMATS[format_], progress)]
-            progress("starting Spark")
-            with running_lane(agent, home) as lane:
-                figures = _through(lane, traffic, FORMATS[format_], folder, progress)
-            empty(agent.database)
-            ceilings.append(_ceiling(agent, traffic, FORMATS[format_], progress))
+        progress(f"deploying {traffic.subscriptions:,} subscriptions")
+        agent.subscriptions.deploy(deployment(traffic, FORMATS[format_], folder, tracking))
+        of_messages = FORMATS[format_].message_type
+        deploy_follower(
+            agent, home, correlation, host=DEFAULT_HOST, message_type=of_messages, property_=("Customer", "text")
+        )
+        ceilings = [_ceiling(agent, traffic, FORMATS[format_], progress)]
+        progress("starting Spark")
+        with running_lane(agent, home) as lane:
+            figures = _through(lane, traffic, FORMATS[format_], folder, progress)
+        empty(agent.database)
+        ceilings.append(_ceiling(agent, traffic, FORMATS[format_], progress))
     return {
         "tracking": tracking,
         "correlation": correlation,

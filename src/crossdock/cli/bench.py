@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -42,6 +43,18 @@ Correlation = Annotated[
     Correlations, typer.Option(help="Deploy an orchestration whose correlation no message may follow, or every one.")
 ]
 Tracking = Annotated[TrackLevel, typer.Option(help="What is tracked meanwhile.")]
+Subscriptions = Annotated[int, typer.Option(min=3, help="How many subscriptions; three match.")]
+Body = Annotated[int, typer.Option(min=0, help="Bytes in the body of a message.")]
+
+
+def _measured(name: str, output: Format, *given: Any, **asked: Any) -> None:
+    """Run `bench_NAME` of `crossdock.bench.NAME`, say what is being done, and print what it measured."""
+    from crossdock.cli.output import print_figures, stages
+
+    measure = getattr(import_module(f"crossdock.bench.{name}"), f"bench_{name}")
+    with stages() as progress:
+        figures = measure(*given, **asked, progress=progress)
+    print_figures(figures, output)
 
 
 @bench.callback(invoke_without_command=True)
@@ -80,8 +93,8 @@ def bench_matching(
 @bench.command("queue")
 def bench_queue(
     messages: Annotated[int, typer.Option(min=1, help="How many messages in each round.")] = 50_000,
-    subscriptions: Annotated[int, typer.Option(min=3, help="How many subscriptions; three match.")] = 1_000,
-    body: Annotated[int, typer.Option(min=0, help="Bytes in the body of a message.")] = 1_024,
+    subscriptions: Subscriptions = 1_000,
+    body: Body = 1_024,
     rounds: Annotated[int, typer.Option(min=1, help="Publishing and its baseline take turns so often.")] = 3,
     reader_seconds: Annotated[float, typer.Option(min=0, help="How long a reader stays in its transaction.")] = 60.0,
     tracking: Tracking = TrackLevel.EVENTS,
@@ -93,23 +106,19 @@ def bench_queue(
     output: Output = Format.TABLE,
 ) -> None:
     """Publish and deliver messages as fast as the MessageBox can, against plain COPY of the same rows."""
-    from crossdock.bench.queue import bench_queue as measure
-    from crossdock.cli.output import print_figures, stages
-
-    with stages() as show:
-        figures = measure(
-            messages=messages,
-            subscriptions=subscriptions,
-            body=body,
-            rounds=rounds,
-            reader_seconds=reader_seconds,
-            database=database,
-            progress=show,
-            tracking=tracking.value,
-            correlation=correlation.value,
-            host_role=host_role,
-        )
-    print_figures(figures, output)
+    _measured(
+        "queue",
+        output,
+        messages=messages,
+        subscriptions=subscriptions,
+        body=body,
+        rounds=rounds,
+        reader_seconds=reader_seconds,
+        database=database,
+        tracking=tracking.value,
+        correlation=correlation.value,
+        host_role=host_role,
+    )
 
 
 @bench.command("throughput")
@@ -117,7 +126,7 @@ def bench_throughput(
     messages: Annotated[int, typer.Option(min=1, help="How many messages.")] = 200_000,
     subscriptions: Annotated[int, typer.Option(min=1, help="How many subscriptions.")] = 1_000,
     copies: Annotated[int, typer.Option(min=1, help="How many of them want each message.")] = 3,
-    body: Annotated[int, typer.Option(min=0, help="Bytes in the body of a message.")] = 1_024,
+    body: Body = 1_024,
     format_: Annotated[FileFormat, typer.Option("--format", help="What the files hold.")] = FileFormat.JSONL,
     peer: Annotated[Peer | None, typer.Option(help="Send the same through another broker.")] = None,
     peer_url: Annotated[str, typer.Option(help="Where that is.")] = "amqp://guest:guest@127.0.0.1:5672",
@@ -127,22 +136,18 @@ def bench_throughput(
     output: Output = Format.TABLE,
 ) -> None:
     """Take files in through Spark and deliver them to nowhere, against plain COPY and another broker."""
-    from crossdock.bench.throughput import bench_throughput as measure
     from crossdock.bench.traffic import Traffic
-    from crossdock.cli.output import print_figures, stages
 
-    traffic = Traffic(messages, subscriptions, copies, body)
-    with stages() as show:
-        figures = measure(
-            traffic,
-            format_=format_,
-            database=database,
-            peer_url=peer_url if peer else "",
-            progress=show,
-            tracking=tracking.value,
-            correlation=correlation.value,
-        )
-    print_figures(figures, output)
+    _measured(
+        "throughput",
+        output,
+        Traffic(messages, subscriptions, copies, body),
+        format_=format_,
+        database=database,
+        peer_url=peer_url if peer else "",
+        tracking=tracking.value,
+        correlation=correlation.value,
+    )
 
 
 @bench.command("latency")
@@ -154,18 +159,8 @@ def bench_latency(
     output: Output = Format.TABLE,
 ) -> None:
     """Publish one message at a time to a subscriber in this process, against a bare commit and NOTIFY."""
-    from crossdock.bench.latency import bench_latency as measure
-    from crossdock.cli.output import print_figures, stages
-
-    with stages() as show:
-        figures = measure(
-            seconds=seconds,
-            database=database,
-            progress=show,
-            tracking=tracking.value,
-            correlation=correlation.value,
-        )
-    print_figures(figures, output)
+    how = {"tracking": tracking.value, "correlation": correlation.value}
+    _measured("latency", output, seconds=seconds, database=database, **how)
 
 
 @bench.command("orchestration")
@@ -180,20 +175,8 @@ def bench_orchestration(
     output: Output = Format.TABLE,
 ) -> None:
     """Run instances of orchestrations, against workflows of DBOS; then let many wait, and some do many steps."""
-    from crossdock.bench.orchestration import bench_orchestration as measure
-    from crossdock.cli.output import print_figures, stages
-
-    with stages() as show:
-        figures = measure(
-            instances=instances,
-            waiting=waiting,
-            woken_of=woken_of,
-            history=history,
-            database=database,
-            progress=show,
-            warn=lambda text: typer.echo(text, err=True),
-        )
-    print_figures(figures, output)
+    size = {"instances": instances, "waiting": waiting, "woken_of": woken_of, "history": history}
+    _measured("orchestration", output, **size, database=database, warn=lambda text: typer.echo(text, err=True))
 
 
 @bench.command("questions")
@@ -204,12 +187,7 @@ def bench_questions(
     output: Output = Format.TABLE,
 ) -> None:
     """Ask about single messages among very many that are tracked: explain, trace, describe, and a search by value."""
-    from crossdock.bench.questions import bench_questions as measure
-    from crossdock.cli.output import print_figures, stages
-
-    with stages() as progress:
-        figures = measure(messages=messages, subscriptions=subscriptions, database=database, progress=progress)
-    print_figures(figures, output)
+    _measured("questions", output, messages=messages, subscriptions=subscriptions, database=database)
 
 
 @bench.command("console")
@@ -223,13 +201,8 @@ def bench_console(
     output: Output = Format.TABLE,
 ) -> None:
     """Ask for every page of the console over a MessageBox that is full."""
-    from crossdock.bench.console import bench_console as measure
-    from crossdock.cli.output import print_figures, stages
-
     size = {"messages": messages, "suspended": suspended, "ports": ports, "instances": instances, "tabs": tabs}
-    with stages() as progress:
-        figures = measure(**size, database=database, progress=progress)
-    print_figures(figures, output)
+    _measured("console", output, **size, database=database)
 
 
 @bench.command("start")
@@ -238,9 +211,4 @@ def bench_start(
     output: Output = Format.TABLE,
 ) -> None:
     """Start `crossdock run` until web requests are answered, hosts deliver and Spark routes, and `crossdock --help`."""
-    from crossdock.bench.start import bench_start as measure
-    from crossdock.cli.output import print_figures, stages
-
-    with stages() as progress:
-        figures = measure(rounds=rounds, progress=progress)
-    print_figures(figures, output)
+    _measured("start", output, rounds=rounds)

@@ -46,7 +46,6 @@ logger = logging.getLogger(__name__)
 
 _USUAL = Logs()
 _TABLE_ROWS = 100
-_SHORT_VERSION = 12
 _MESSAGE = 8  # ids of messages are UUIDs of this version
 _WORST_FIRST = ("silent", "stuck", "throttled", "stopping", "running")
 
@@ -95,6 +94,11 @@ def columns_of(row: Row) -> Mapping[str, Any]:
     if isinstance(row, Mapping):
         return row
     return asdict(row, dict_factory=lambda fields: {name.rstrip("_"): value for name, value in fields})
+
+
+def picked(row: object, *names: str) -> dict[str, Any]:
+    """These fields of a value."""
+    return {name: getattr(row, name) for name in names}
 
 
 def print_suspended(rows: Sequence[SuspendedRow], format_: Format, *, limit: int) -> None:
@@ -147,17 +151,8 @@ def print_hosts(rows: Sequence[HostOverview], format_: Format) -> None:
 
 def print_audit(rows: Sequence[AuditRow], format_: Format) -> None:
     """As a table without what was before and after, unless it is why something was refused."""
-    shown = [
-        {
-            "at": f"{row.at:%Y-%m-%d %H:%M:%S}",
-            "person": row.person,
-            "action": row.action,
-            "target": row.target,
-            "outcome": row.outcome,
-            "reason": row.reason,
-        }
-        for row in rows
-    ]
+    names = ("person", "action", "target", "outcome", "reason")
+    shown = [{"at": f"{row.at:%Y-%m-%d %H:%M:%S}", **picked(row, *names)} for row in rows]
     print_rows(shown if format_ is Format.TABLE else rows, format_, empty="Nobody has done anything.")
 
 
@@ -171,14 +166,7 @@ def brief(row: SuspendedRow) -> dict[str, Any]:
     """A suspended message in the width of a terminal."""
     source = Path(row.source_file or "-")
     shown = source.relative_to(Path.cwd()) if source.is_relative_to(Path.cwd()) else source
-    return {
-        "id": row.id,
-        "kind": row.kind,
-        "code": row.code,
-        "port": row.port,
-        "source_file": str(shown),
-        "reason": row.reason,
-    }
+    return {**picked(row, "id", "kind", "code", "port"), "source_file": str(shown), "reason": row.reason}
 
 
 def _brief_host(row: HostOverview) -> dict[str, Any]:
@@ -236,13 +224,7 @@ def print_routes(routes: Sequence[Routed], explanations: Sequence[Mapping[str, l
     out = console()
     if not explanations:
         rows = [
-            {
-                "file": str(route.file),
-                "index": route.index,
-                "type": route.type,
-                "goes to": route.error or _goes_to(route),
-            }
-            for route in routes
+            {**picked(route, "file", "index", "type"), "goes to": route.error or _goes_to(route)} for route in routes
         ]
         out.print(table_of(rows) if rows else "There are no messages.")
     for route, explanation in zip(routes, explanations, strict=False):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from crossdock.cli.output import Format, columns_of, console, print_json, table_of
+from crossdock.cli.output import Format, columns_of, console, picked, print_json, table_of
 from crossdock.printable import printable
 
 if TYPE_CHECKING:
@@ -36,14 +36,8 @@ def print_plan(plan: Plan, format_: Format) -> None:
 def _artefact_row(change: ArtefactChange, *, filter_below: bool) -> dict[str, Any]:
     """`filter_below`: the table of subscriptions shows what the filter was and will be."""
     differ = ["filter" if filter_below and each.key == "filter" else _difference(each) for each in change.differences]
-    return {
-        "kind": change.kind,
-        "name": change.name,
-        "change": change.change,
-        "differences": "\n".join(differ) or "-",
-        "waiting": change.waiting,
-        "suspended": change.suspended,
-    }
+    head = picked(change, "kind", "name", "change")
+    return {**head, "differences": "\n".join(differ) or "-", **picked(change, "waiting", "suspended")}
 
 
 def _difference(each: Difference) -> str:
@@ -68,8 +62,7 @@ def _shape_rows(change: VersionChange) -> Iterator[dict[str, Any]]:
         yield {
             "orchestration": change.name,
             "stay_on": each.version[:_SHORT_VERSION],
-            "instances": each.instances,
-            "replayed": each.replayed,
+            **picked(each, "instances", "replayed"),
             "has_done": ", ".join(each.shape),
             "with_the_new_version": each.result,
         }

@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import update_wrapper
 from inspect import Parameter, signature
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 from urllib.parse import quote
-from uuid import UUID
 
 import httpx
 import msgspec
@@ -46,17 +45,6 @@ class MessagePage(Page[MessageRow]):
     """Messages, the newest first. `looked_at` were compared for this page."""
 
     looked_at: int = 0
-
-
-class Planned(Protocol):
-    """What `apply` has to know of a plan."""
-
-    @property
-    def digest(self) -> str: ...
-    @property
-    def epoch(self) -> int: ...
-    @property
-    def epoch_token(self) -> str | UUID: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from base64 import b64encode
 from collections.abc import Sequence
 from typing import Literal
 
+from crossdock.administration.deploying import PlanMark
 from crossdock.administration.edit import Edited
 from crossdock.administration.erase import Erased
 from crossdock.administration.explain import ExplainedMessage
@@ -35,7 +36,7 @@ from crossdock.administration.service import (
 )
 from crossdock.administration.tokens import CreatedToken, TokenRow
 from crossdock.administration.views import SavedView
-from crossdock.client.call import Call, MessagePage, Page, Planned, in_path
+from crossdock.client.call import Call, MessagePage, Page, in_path
 
 # Lists
 
@@ -309,7 +310,7 @@ def plan(yaml: str) -> Call[Plan]:
     return Call("POST", "/plan", Plan, json={"yaml": yaml})
 
 
-def apply(yaml: str, *, planned: Planned | None = None) -> Call[Applied]:
+def apply(yaml: str, *, planned: Plan | PlanMark | None = None) -> Call[Applied]:
     """Deploy the application; with a plan only if nothing has changed since."""
     if planned is None:
         return Call("POST", "/apply", Applied, json={"yaml": yaml})

@@ -98,7 +98,7 @@ class IntakeReader(DataSourceStreamReader):
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         items = () if start == end else self._items
-        return [IntakeRange(share) for share in shares(items, PARTITIONS_PER_BATCH)]
+        return [IntakeRange(part) for part in evenly(items, PARTITIONS_PER_BATCH)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, IntakeRange)
@@ -111,7 +111,7 @@ class IntakeReader(DataSourceStreamReader):
         """Nothing: what is published is known from the MessageBox, and acknowledged from there."""
 
 
-def shares(items: Sequence[IntakeItem], count: int) -> list[Sequence[IntakeItem]]:
+def evenly(items: Sequence[IntakeItem], count: int) -> list[Sequence[IntakeItem]]:
     """The items in at most `count` runs of about the same number of bytes."""
     total = sum(item.size + 1 for item in items)
     result: list[list[IntakeItem]] = [[] for _ in range(count)]
@@ -119,4 +119,4 @@ def shares(items: Sequence[IntakeItem], count: int) -> list[Sequence[IntakeItem]
     for item in items:
         result[min(count - 1, seen * count // max(total, 1))].append(item)
         seen += item.size + 1
-    return [share for share in result if share]
+    return [part for part in result if part]

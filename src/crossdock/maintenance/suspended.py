@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 
 from crossdock.messagebox.agent import Agent
 
@@ -17,12 +18,7 @@ class PurgeSuspended:
 
     def run_once(self) -> int:
         """Gives how many references were ended."""
-        if self.after is None:
-            return 0
-        ended = 0
-        while count := self.agent.suspended.purge(age=self.after):
-            ended += count
-        return ended
+        return 0 if self.after is None else sum(iter(partial(self.agent.suspended.purge, age=self.after), 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +30,4 @@ class PurgeOriginals:
 
     def run_once(self) -> int:
         """Gives how many references were ended."""
-        ended = 0
-        while count := self.agent.suspended.purge_originals(age=self.after):
-            ended += count
-        return ended
+        return sum(iter(partial(self.agent.suspended.purge_originals, age=self.after), 0))

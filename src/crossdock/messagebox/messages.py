@@ -48,21 +48,10 @@ class Messages:
         with self._database.connection() as connection:
             return self.on(connection, ids)
 
-    def unreadable(self, ids: Sequence[UUID]) -> dict[UUID, Message]:
-        """The messages that are there and whose context cannot be read, with their parts and an empty context."""
-        with self._database.connection() as connection:
-            return self._stored(connection, ids)[1]
-
     def on(self, connection: psycopg.Connection, ids: Sequence[UUID]) -> dict[UUID, Message]:
-        return self._stored(connection, ids)[0]
-
-    def _stored(
-        self, connection: psycopg.Connection, ids: Sequence[UUID]
-    ) -> tuple[dict[UUID, Message], dict[UUID, Message]]:
-        """The messages that are there: those that can be read, and the others with an empty context."""
         parameters = {"message": list(set(ids)), "limit": HELD_BYTES}
         rows = connection.execute(statement("load_messages"), parameters, binary=True).fetchall()
-        return _told_apart(rows, lambda _: self._piece)
+        return _told_apart(rows, lambda _: self._piece)[0]
 
     def read(self, ids: Sequence[UUID], action: str) -> tuple[dict[UUID, Message], dict[UUID, Message]]:
         """The messages that a person reads: those that can be read, and the others with an empty context.

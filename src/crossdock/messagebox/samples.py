@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import NamedTuple
 
 import msgspec
@@ -42,27 +42,6 @@ _to_box = msgspec.json.Decoder(BoxSample).decode
 _to_details = msgspec.json.Decoder(DetailSample).decode
 
 
-class Minute(NamedTuple):
-    """What went through one receive location in a minute."""
-
-    minute: datetime
-    location: str
-    received: int
-    published: int
-    unrouted: int
-    suspended: int
-
-
-class PortMinute(NamedTuple):
-    """What became of the references of one port or orchestration in a minute."""
-
-    minute: datetime
-    port: str
-    delivered: int
-    retried: int
-    suspended: int
-
-
 class Life(NamedTuple):
     """How many instances of a host live in this state, and how many references they have in hand. None: none lives."""
 
@@ -87,10 +66,6 @@ class Samples:
             row = connection.execute(statement("sample_age")).fetchone()
         return None if row is None else row[0]
 
-    def lives(self) -> list[Life]:
-        """The living instances of every host, by state; a host without any has one row without a state."""
-        return [Life(*row) for row in self._database.rows("list_lives", {"lock": INSTANCE_LOCK, "silence": SILENCE})]
-
     def newest_number(self) -> int:
         """Of the newest sample; 0 if there is none."""
         return int(self._database.rows("newest_sample_number")[0][0])
@@ -102,18 +77,6 @@ class Samples:
             return None
         number, at, box, details, age = row
         return Sample(number, at, age, _to_box(box), DetailSample() if details is None else _to_details(details))
-
-    def recent(self, within: timedelta) -> list[tuple[datetime, BoxSample]]:
-        """The samples of so long a time, up to an hour, without ports and locations; the oldest first."""
-        return [(at, _to_box(box)) for at, box in self._database.rows("recent_samples", {"within": within})]
-
-    def location_minutes(self, within: timedelta, name: str | None = None) -> list[Minute]:
-        """What receive locations took in; a minute in which nothing came is missing."""
-        return [Minute(*row) for row in self._database.rows("location_minutes", {"within": within, "name": name})]
-
-    def port_minutes(self, within: timedelta, name: str | None = None) -> list[PortMinute]:
-        """What became of references; likewise."""
-        return [PortMinute(*row) for row in self._database.rows("port_minutes", {"within": within, "name": name})]
 
     def take(self) -> Sample:
         """Look at everything, and keep what was seen. Counts are as of the last `fold_counts`."""

@@ -17,11 +17,11 @@ from uuid import UUID
 
 import psycopg
 
-from crossdock.errors import NotAllowedError, OutageError, OutdatedPlanError, TransientError, UsageError
+from crossdock.errors import OutageError, OutdatedPlanError, TransientError, UsageError
 from crossdock.message.property import PropertyRegistry, PropertyType, Value, type_of
 from crossdock.messagebox.audit import DONE, UNCHANGED, record_act
 from crossdock.messagebox.database import Database
-from crossdock.messagebox.deployment import Deployment, change_state, deploy, settle_members
+from crossdock.messagebox.deployment import Deployment, deploy, settle_members
 from crossdock.messagebox.host_functions import host_statement
 from crossdock.messagebox.lifeline import EPOCH_CHANNEL, channel
 from crossdock.messagebox.publish import SUBSCRIPTION_LOCK
@@ -41,7 +41,9 @@ from crossdock.messagebox.whole_application import (
     ArtefactTransition,
     StateVerb,
     change_application,
+    change_one,
     enable_application,
+    refuse_foreign,
 )
 from crossdock.subscription.correlation import correlation_hash, shown_values
 from crossdock.subscription.router import Epoch
@@ -171,20 +173,15 @@ class Subscriptions:
     ) -> tuple[Transition, str]:
         """What became of it, and its application."""
         kind, service, before, host, application = _found(connection, name)
-        _refuse_foreign(connection, kind, name, application)
+        refuse_foreign(connection, f"{kind} {name!r}", application)
         if only_from is not None and before not in only_from:
             done = "already enlisted" if after == "stopped" and "unenlisted" in only_from else "not enlisted"
             lists = {"Send port": "ports", "Send port group": "groups"}.get(kind, "orchestrations")
             raise UsageError(f"{kind} {name!r} is {done}: its state is {before}. See: crossdock get {lists}")
         if before == after:
             return Transition(name, before, after), application
-        _refuse_empty_group(connection, name, after, is_group=service is None)
         _moved(connection)
-        resumed = 0
-        if service is None:
-            connection.execute(statement("set_group_state"), {"name": name, "state": after})
-        else:
-            resumed = change_state(connection, service, before, after)
+        resumed = change_one(connection, service, name, before, after)
         members = settle_members(connection)
         for woken in {host, *(each for _, each, _ in members)} - {None}:
             assert woken is not None
@@ -198,7 +195,7 @@ class Subscriptions:
             if row is None:
                 raise UsageError(f"There is no receive location {name!r} deployed. See: crossdock get locations")
             changed, application = bool(row[0]) != enabled, row[1]
-            _refuse_foreign(connection, "Receive location", name, application)
+            refuse_foreign(connection, f"Receive location {name!r}", application)
             if changed:
                 _moved(connection)
                 connection.execute(host_statement("renew_location_token", None))
@@ -340,27 +337,6 @@ def _found(connection: psycopg.Connection, name: str) -> tuple[str, int | None, 
         f"There is no send port, group or orchestration {name!r} deployed. "
         "See: crossdock get ports|groups|orchestrations"
     )
-
-
-def _refuse_foreign(connection: psycopg.Connection, kind: str, name: str, application: str) -> None:
-    """A policy would leave the row alone without a word."""
-    row = connection.execute(statement("may_operate"), {"application": application}).fetchone()
-    if row is None or not row[0]:
-        raise NotAllowedError(
-            f"{kind} {name!r} is of application {application!r}: you may not change it. "
-            "An administrator allows that with: crossdock grant operator USER --application " + application
-        )
-
-
-def _refuse_empty_group(connection: psycopg.Connection, name: str, after: State, *, is_group: bool) -> None:
-    """A group that is enlisted has an enlisted port, or what it should be given would go nowhere without a word."""
-    if is_group == (after == "unenlisted"):
-        return
-    row = connection.execute(statement("list_last_ports"), {"name": name}).fetchone()
-    if is_group and row is None:
-        raise UsageError(f"No port of group {name!r} is enlisted. Enlist one first, with: crossdock enlist NAME")
-    if not is_group and row is not None:
-        raise UsageError(f"{name!r} is the last enlisted port of group {row[0]!r}. Unenlist the group first.")
 
 
 def _moved(connection: psycopg.Connection) -> None:

@@ -64,7 +64,7 @@ def change_application(
         moved()
         for kind, name, before, service, _ in changing:
             after = _AFTER[verb][before]
-            resumed = _changed(connection, kind, name, service, before, after)
+            resumed = change_one(connection, None if kind == _GROUP else service, name, before, after)
             done[kind, name] = ArtefactTransition(kind, name, before, after, resumed)
         for key, count in _follow(connection, changing).items():
             if key in done:  # a group of another application may have followed
@@ -73,9 +73,18 @@ def change_application(
     return list(done.values())
 
 
-def _changed(connection: psycopg.Connection, kind: str, name: str, service: int, before: str, after: str) -> int:
-    _refuse_empty_group(connection, kind, name, after)
-    if kind == _GROUP:
+def change_one(connection: psycopg.Connection, service: int | None, name: str, before: str, after: str) -> int:
+    """Change a service, or a group, which is none; gives how many references were resumed.
+
+    UsageError if a group would be enlisted without an enlisted port: what it should be given would go nowhere.
+    """
+    if (service is None) != (after == "unenlisted"):
+        row = connection.execute(statement("list_last_ports"), {"name": name}).fetchone()
+        if service is None and row is None:
+            raise UsageError(f"No port of group {name!r} is enlisted. Enlist one first, with: crossdock enlist NAME")
+        if service is not None and row is not None:
+            raise UsageError(f"{name!r} is the last enlisted port of group {row[0]!r}. Unenlist the group first.")
+    if service is None:
         connection.execute(statement("set_group_state"), {"name": name, "state": after})
         return 0
     return change_state(connection, service, before, after)
@@ -142,24 +151,14 @@ def _refuse_unknown_or_foreign(connection: psycopg.Connection, application: str)
             f"There is no application {application!r} deployed (there are: {', '.join(known) or 'none'}). "
             "See: crossdock get applications"
         )
+    refuse_foreign(connection, "All that it has", application)
+
+
+def refuse_foreign(connection: psycopg.Connection, what: str, application: str) -> None:
+    """A policy would leave the row alone without a word."""
     row = connection.execute(statement("may_operate"), {"application": application}).fetchone()
     if row is None or not row[0]:
         raise NotAllowedError(
-            f"You may not change application {application!r}. "
+            f"{what} is of application {application!r}: you may not change it. "
             f"An administrator allows that with: crossdock grant operator USER --application {application}"
-        )
-
-
-def _refuse_empty_group(connection: psycopg.Connection, kind: str, name: str, after: str) -> None:
-    if (kind == _GROUP) == (after == "unenlisted"):
-        return
-    row = connection.execute(statement("list_last_ports"), {"name": name}).fetchone()
-    if kind == _GROUP and row is None:
-        raise UsageError(
-            f"No port of group {name!r} is enlisted, so nothing was changed. Enlist one of its ports first."
-        )
-    if kind != _GROUP and row is not None:
-        raise UsageError(
-            f"{name!r} is the last enlisted port of group {row[0]!r} of another application, so nothing was changed. "
-            "Unenlist the group first."
         )

@@ -159,8 +159,3 @@ def decode_history(stored: Sequence[bytes]) -> list[StepRecord]:
                 "Restore the record from a backup and resume the instance, or terminate the instance"
             ) from error
     return records
-
-
-def event_messages(events: Sequence[Event]) -> Sequence[UUID]:
-    """The messages that events bring."""
-    return [event.message for event in events if isinstance(event, Activated | Arrived)]

@@ -94,11 +94,6 @@ class HttpServer:
             self.routes([each for each in self._app.routes if each is not route])
             return bool(self._app.routes)
 
-    def is_running(self) -> bool:
-        """Until it is stopped, or closed and its last request has ended."""
-        with self._lock:
-            return self._running is not None and self._running.is_alive()
-
     def close(self, seconds: float = 10) -> None:
         """Take no new requests; those in progress have so long, which is not waited for. Others may listen now."""
         with self._lock:
@@ -171,9 +166,6 @@ class _Running:
             assert self._loop is not None
             self._loop.call_soon_threadsafe(self._stopping.set)
         self._closed.wait(_CLOSE_SECONDS)
-
-    def is_alive(self) -> bool:
-        return self._thread.is_alive()
 
     def join(self, seconds: float) -> None:
         self._thread.join(seconds + 4 * _CANCEL_SECONDS)

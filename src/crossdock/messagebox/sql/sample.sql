@@ -181,11 +181,6 @@ SELECT number, at, box::text, details::text, greatest(extract(epoch FROM clock()
 SELECT coalesce(max(number), 0) FROM sample;
 
 
--- name: recent_samples
--- Of the whole MessageBox, the oldest first.
-SELECT at, box::text FROM sample WHERE at > clock() - %(within)s::interval ORDER BY number;
-
-
 -- name: forget_minutes
 -- A few minutes of those that are too old.
 WITH published AS (
@@ -196,21 +191,3 @@ WITH published AS (
 DELETE FROM delivery_minute
  WHERE minute < clock() - %(kept)s::interval
    AND minute < (SELECT min(minute) FROM delivery_minute) + interval '10 minutes';
-
-
--- name: location_minutes
--- What receive locations took in, minute by minute; of all of them, if none is named.
-SELECT minute, receive_location.name, received, published, unrouted, suspended
-  FROM publication_minute
-  JOIN receive_location ON receive_location.id = publication_minute.location_id
- WHERE minute > clock() - %(within)s::interval AND (%(name)s::text IS NULL OR receive_location.name = %(name)s)
- ORDER BY minute, receive_location.name;
-
-
--- name: port_minutes
--- What ports and orchestrations were given, likewise.
-SELECT minute, service.name, delivered, retried, delivery_minute.suspended
-  FROM delivery_minute
-  JOIN service ON service.id = delivery_minute.service_id
- WHERE minute > clock() - %(within)s::interval AND (%(name)s::text IS NULL OR service.name = %(name)s)
- ORDER BY minute, service.name;
