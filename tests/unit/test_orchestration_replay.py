@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
+import httpx
 import pytest
 
 from crossdock import Correlation, Message, Port, Process, Receive, orchestration
@@ -229,9 +230,23 @@ async def _in_a_branch(process: Process) -> None:
     await process.parallel(_sleep(process), _yield(process))
 
 
+async def _event(process: Process) -> None:
+    await asyncio.Event().wait()
+
+
+async def _request(process: Process) -> None:
+    await httpx.AsyncClient().get("http://127.0.0.1:9/")
+
+
 @pytest.mark.parametrize(
     ("code", "what", "where"),
-    [(_sleep, "asyncio", _sleep), (_yield, "NoneType", _yield), (_in_a_branch, "asyncio", _sleep)],
+    [
+        (_event, "asyncio", _event),
+        (_request, "asyncio", _request),
+        (_sleep, "asyncio", _sleep),
+        (_yield, "NoneType", _yield),
+        (_in_a_branch, "asyncio", _sleep),
+    ],
 )
 def test_awaiting_something_foreign_fails_at_once(code: Any, what: str, where: Any) -> None:
     reached: list[str] = []

@@ -122,7 +122,10 @@ def test_nothing_is_added_to_a_scope_that_has_ended() -> None:
             pass
         scope.compensate(tell, process, "late")
 
-    assert "the scope has ended, so nothing can be added to its compensations" in failed(ran(code)).error
+    assert (
+        "nothing can be added to its compensations; write async with process.scope() as scope"
+        in failed(ran(code)).error
+    )
 
 
 def test_a_call_instead_of_a_function_is_no_compensation() -> None:

@@ -17,6 +17,7 @@ from crossdock.administration.erase import Erased, erase_messages
 from crossdock.administration.explain import ExplainedMessage, explain_message
 from crossdock.administration.for_deploying import ForDeploying
 from crossdock.administration.for_pages import ForPages
+from crossdock.administration.histories import save_histories
 from crossdock.administration.instances import (
     DescribedInstance,
     Instance,
@@ -329,9 +330,10 @@ class Administration(ForDeploying, ForPages):
             return cancel_instances(self._agent, ids)
 
     def save(self, ids: Sequence[str], folder: Path) -> list[Saved]:
-        """Write the original bytes of messages to files named by their id."""
+        """Write the original bytes of messages, and the histories of instances, to files named by their id."""
+        messages, instances = _told_apart(ids)
         with self._act("save", ids, "bodies"):
-            return save(self._agent, ids, folder)
+            return [*save(self._agent, messages, folder), *save_histories(self._agent, instances, folder)]
 
     # Who may do what
 

@@ -194,6 +194,11 @@ class Remote:
 
     def save(self, ids: Sequence[str], folder: Path) -> list[Saved]:
         """Into a folder of this machine."""
+        if instances := [id_ for id_ in ids if is_instance_id(id_)]:
+            raise UsageError(
+                f"{instances[0]} is an instance, whose history is not given over the network. Save it where the "
+                "MessageBox is, without --url"
+            )
         found = {described.id: described for described in map(self._client.message, ids)}
         return [
             write_body(id_, described.source or "", [_body(self._client, described)], folder)

@@ -89,7 +89,10 @@ def save(
     to: Annotated[Path, typer.Option(help="The folder to write to.")] = Path(),
     output: Output = Format.TABLE,
 ) -> None:
-    """Write the original bytes of messages to files: of any that are named, or of suspended ones that are chosen."""
+    """Write the original bytes of messages to files: of any that are named, or of suspended ones that are chosen.
+
+    Of an instance its history is written, which a test can replay.
+    """
     from crossdock.cli.output import print_rows
 
     selection = _selection(ids, port, code, type_, where, since, everything=everything)

@@ -49,6 +49,14 @@ def raising_line(error: BaseException) -> str:
     return _innermost(places)
 
 
+def raised_in(error: BaseException, package: str) -> bool:
+    """Whether a package of Python's own library raised it."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and trace.tb_frame.f_code.co_filename.startswith(f"{_PYTHON}{package}{os.sep}")
+
+
 def without_ours(told: TracebackException) -> None:
     """Take our own frames out of what is told of an error and of those before it."""
     told.stack[:] = [each for each in told.stack if not each.filename.startswith(_PACKAGE)]

@@ -6,7 +6,7 @@ Instances whose code did the same things in the same order have histories of one
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -14,6 +14,7 @@ from msgspec import DecodeError
 
 from crossdock.errors import CrossdockError, Mismatch
 from crossdock.foreign import FOREIGN_CODE, described
+from crossdock.message.message import Message
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.instance_rows import StoredInstance
 from crossdock.orchestration.history import decode_record
@@ -84,7 +85,7 @@ def _mismatch(agent: Agent, program: Program, host: int, id_: UUID) -> Exception
     """None too if the instance has ended meanwhile."""
     stored = agent.instances.load(host, [id_]).get(id_)
     while stored is not None:
-        different = _replayed(program, stored)
+        different = replayed(program, stored.id, stored.records, stored.messages)
         after = agent.instances.load(host, [id_]).get(id_)
         # Its rows are read one after the other: if it has gone on meanwhile they may not belong together.
         if different is None or (after is not None and after.step == stored.step and after.records == stored.records):
@@ -93,13 +94,16 @@ def _mismatch(agent: Agent, program: Program, host: int, id_: UUID) -> Exception
     return None
 
 
-def _replayed(program: Program, stored: StoredInstance) -> Exception | None:
+def replayed(
+    program: Program, instance: UUID, records: Sequence[bytes], messages: Mapping[UUID, Message]
+) -> Exception | None:
+    """Why this history cannot be replayed by this program; None if it can."""
     tools = RunTools(program)
-    tools.messages.update(stored.messages)
+    tools.messages.update(messages)
     try:
-        records = [decode_record(each) for each in stored.records]
+        decoded = [decode_record(each) for each in records]
         with FOREIGN_CODE:
-            InstanceRun(program.orchestration, stored.id, tools, replaying=records).drop()
+            InstanceRun(program.orchestration, instance, tools, replaying=decoded).drop()
     except (Mismatch, CrossdockError) as error:
         return error
     except Exception as error:

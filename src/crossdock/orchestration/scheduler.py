@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from crossdock.errors import CancelledError, DroppedError, Interruption, MisuseError, ScopeOverError
 from crossdock.foreign import FOREIGN_CODE, described
-from crossdock.orchestration.line import here, raising_line, waiting_line
+from crossdock.orchestration.line import here, raised_in, raising_line, waiting_line
 
 if TYPE_CHECKING:
     from crossdock.orchestration.scope import Scope
 
 _CLOSING_ATTEMPTS = 10
 _NO_LOOP = "no running event loop"
+_NO_LOOP_ERRORS = frozenset({"AsyncLibraryNotFoundError", "NoEventLoopError"})  # of sniffio and anyio
 
 
 class Wait:
@@ -204,7 +205,7 @@ class Scheduler:
         except StopIteration as ended:
             self._end(branch, ended.value, None)
         except (Exception, CancelledError, ScopeOverError) as failed:
-            if isinstance(failed, RuntimeError) and str(failed) == _NO_LOOP:
+            if _needs_a_loop(failed):
                 raise self._foreign_await("asyncio", raising_line(failed)) from failed
             self._end(branch, None, failed)
         else:
@@ -227,6 +228,17 @@ class Scheduler:
             f"it awaits something of {what!r}; an orchestration awaits only what `process` has, such as process.delay",
             line,
         )
+
+
+def _needs_a_loop(error: BaseException) -> bool:
+    """Whether code for asyncio, or for what stands on it, has looked for an event loop in vain."""
+    match error:
+        case RuntimeError():
+            return str(error) == _NO_LOOP or type(error).__name__ in _NO_LOOP_ERRORS
+        case AttributeError(obj=None):
+            return raised_in(error, "asyncio")
+        case _:
+            return False
 
 
 _ADVANCE = Scheduler._advance.__code__

@@ -39,7 +39,10 @@ class Scope:
         """
         self._instance.scheduler.check_alive()
         if not self._open:
-            raise self._instance.misuse("the scope has ended, so nothing can be added to its compensations")
+            raise self._instance.misuse(
+                "the scope has ended, or was not entered, so nothing can be added to its compensations; write "
+                "async with process.scope() as scope"
+            )
         if not callable(function):
             raise self._instance.misuse(
                 "scope.compensate takes a function and its arguments: scope.compensate(process.send, port, message)"

@@ -17,6 +17,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from crossdock.administration.histories import save_histories
 from crossdock.administration.instances import (
     DescribedInstance,
     Instance,
@@ -43,6 +44,8 @@ from crossdock.messagebox.settle import Complete
 from crossdock.messagebox.step import Step
 from crossdock.messagebox.temporary import TemporaryServer, shift_clock
 from crossdock.orchestration.body import encode_body
+from crossdock.orchestration.program import Programs
+from crossdock.orchestration.recorded import read_history, replay_recorded
 from crossdock.orchestration.work import Worker
 from crossdock.pipeline.build import receive_pipeline
 from crossdock.pipeline.definition import PipelineDefinition
@@ -212,6 +215,25 @@ class TemporaryMessageBox:
     def describe(self, instance: Instance | str) -> DescribedInstance:
         """All steps of an instance, or of the one with this id, as `crossdock describe` shows them."""
         return describe_instance(self.agent, _id(instance))
+
+    def save(self, instance: Instance | str, folder: Path | str) -> Path:
+        """Write the history of an instance to a file, as `crossdock save` does."""
+        [saved] = save_histories(self.agent, [_id(instance)], Path(folder))
+        return Path(saved.file)
+
+    def replay(self, history: Path | str) -> None:
+        """Replay a saved history with the code that is deployed. OrchestrationFailed if that does something else."""
+        recorded = read_history(Path(history))
+        programs = Programs(self.agent)
+        programs.refresh()
+        deployed = self.agent.configuration.orchestrations()
+        known = {definition["name"]: id_ for id_, _, definition in deployed if definition is not None}
+        if recorded.orchestration not in known:
+            names = ", ".join(known) or "none"
+            raise UsageError(f"No orchestration {recorded.orchestration!r} is deployed (there are: {names}).")
+        different = replay_recorded(programs.of(known[recorded.orchestration]), recorded)
+        if different is not None:
+            raise OrchestrationFailed(f"{Path(history).name}: {different}") from different
 
     def resume(self, instance: Instance | str) -> None:
         self._seen.discard(_id(instance))
