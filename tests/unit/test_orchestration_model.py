@@ -17,7 +17,7 @@ from small_programs import Block, Reference, as_orchestration, programs
 _KINDS = ["A", "A", "B", "B", "both", "both", *["fire"] * 7, "resume", "resume", "evict", "cancel"]
 Happening = tuple[str, int]
 happenings = st.lists(st.tuples(st.sampled_from(_KINDS), st.integers(0, 99)), min_size=5, max_size=16)
-EXAMPLES = 100 if os.environ.get("CROSSDOCK_FAST") else 800
+EXAMPLES = 800 if os.environ.get("CROSSDOCK_SOAK") else 100 if os.environ.get("CROSSDOCK_FAST") else 250
 
 
 class Compared:
