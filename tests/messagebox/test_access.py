@@ -289,3 +289,21 @@ def test_operator_starts_an_orchestration_and_what_waited_begins_its_instances(o
         assert ann.subscriptions.start("Flow").resumed == 1
 
     assert len(office.agent.instances.list()) == before + 1
+
+
+def test_functions_that_a_restore_has_opened_to_everybody_are_closed_to_whoever_is_given_a_right(
+    office: Office,
+) -> None:
+    [(host,)] = rows(office.agent.database, "SELECT id FROM host WHERE name = 'Default'")
+    with psycopg.connect(office.agent.database, autocommit=True) as owner:
+        owner.execute("GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA crossdock TO PUBLIC")
+
+    user = office.user("late", ("viewer", None))
+
+    with psycopg.connect(user, autocommit=True, options="-csearch_path=crossdock") as connection:
+        for call in (
+            f"host_{host}_dequeue(1, '{{0}}', '{{5}}', '{{0}}', '{{}}', false, 1)",
+            f"host_{host}_requeue_due()",
+        ):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute(f"SELECT * FROM {call}".encode())

@@ -123,6 +123,8 @@ class Access:
             try:
                 with connection.transaction():
                     if action == "grant" and what != "administrator":
+                        # A dump without privileges forgets that our functions are not for everybody.
+                        connection.execute(statement("close_functions"))
                         connection.execute(statement("create_access_role"), {"what": what, "application": application})
                     connection.execute(command.encode())
                     after = {"right": what, "application": application}
