@@ -87,7 +87,7 @@ def test_a_problem_says_what_happened_and_where_to_read_on(administrator: httpx.
     invalid = administrator.post("/api/v1/suspended:preview", json={"action": "burn"})
 
     assert unknown.json() == {
-        "type": "/docs/reference/errors.md#usage-wrong",
+        "type": "/problems/usage-wrong",
         "title": "Not Found",
         "status": 404,
         "detail": "There is no send port, group or orchestration 'Nowhere' deployed. "
