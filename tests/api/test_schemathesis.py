@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.errors import Unsatisfiable
 from schemathesis import APIOperation, Case, GenerationMode
 from schemathesis.core.result import Ok
+from schemathesis.specs.openapi.definitions import OPENAPI_31_VALIDATOR
 
 import databases
 from console_box import seeded
@@ -46,6 +47,16 @@ def operations(console: Served) -> list[Operation]:
     found = [each.ok() for each in schema.get_all_operations() if isinstance(each, Ok)]
     assert len(found) == len(ALLOWED)
     return [each for each in found if name_of(each) != ENDLESS]
+
+
+def test_the_description_is_an_openapi_document_of_version_3_1(console: Served) -> None:
+    with console.client() as client:
+        description = client.get("/api/v1/openapi.json").json()
+
+    assert description["openapi"].startswith("3.1.")
+    assert [str(error) for error in OPENAPI_31_VALIDATOR.iter_errors(description)] == []
+    broken = description | {"paths": {"/ports": {"get": {"responses": 200}}}}
+    assert not OPENAPI_31_VALIDATOR.is_valid(broken)
 
 
 def name_of(operation: Operation) -> str:

@@ -14,7 +14,16 @@ from crossdock.console.pages import install
 from crossdock.messagebox.agent import Agent
 from served import SAME_ORIGIN, Served, served
 
-OPEN = {"/health", "/sign-in", "/session", "/session/end", "/session/oidc", "/session/oidc/back", "/"}
+OPEN = {
+    "/health",
+    "/sign-in",
+    "/session",
+    "/session/end",
+    "/session/oidc",
+    "/session/oidc/back",
+    "/problems/{code}",
+    "/",
+}
 FORMS = {
     "/suspended/preview": {"action": "resume"},
     "/suspended/execute": {"token": "none"},

@@ -103,6 +103,11 @@ def test_sizes_are_short(count: int | None, text: str) -> None:
     assert shown.size(count) == text
 
 
+def test_plural_is_that_of_the_word() -> None:
+    assert [shown.count(each, "attempt") for each in (0, 1, 1_000)] == ["0 attempts", "1 attempt", "1,000 attempts"]
+    assert [shown.count(each, "delivery", "deliveries") for each in (1, 2)] == ["1 delivery", "2 deliveries"]
+
+
 def test_address_leaves_out_what_was_not_asked() -> None:
     assert shown.query(q="a = 'b'", type_="Order", state="", before=None) == "?q=a+%3D+%27b%27&type=Order"
 

@@ -111,7 +111,7 @@ def test_a_console_answers_503_while_postgresql_is_away_and_goes_on_by_itself(fo
     assert statuses == {200, 503}
 
 
-def test_run_serves_the_console_beside_itself_and_ends_it(folder: Path) -> None:
+def test_run_serves_the_console_beside_itself_starts_it_again_and_ends_it(folder: Path) -> None:
     walk = Walk(folder)
     running = walk.start("run", walk.application, "--console", "--listen", "127.0.0.1:0")
     try:
@@ -119,6 +119,12 @@ def test_run_serves_the_console_beside_itself_and_ends_it(folder: Path) -> None:
         found = ADDRESS.search(_said(folder))
         assert found is not None
         assert httpx.get(f"{found['url']}/health", trust_env=False, timeout=60).status_code == 200
+        [console] = filter(_is_console, psutil.Process(running.pid).children(recursive=True))
+        console.kill()
+        until(lambda: len(ADDRESS.findall(_said(folder))) == 2, 180)
+        again = list(ADDRESS.finditer(_said(folder)))[1]
+        assert httpx.get(f"{again['url']}/health", trust_env=False, timeout=60).status_code == 200
+        assert running.poll() is None
         [console] = filter(_is_console, psutil.Process(running.pid).children(recursive=True))
         os.kill(running.pid, signal.SIGKILL)  # however it ends
         running.wait(60)

@@ -55,6 +55,7 @@ def addresses(shop: Shop) -> dict[str, str]:
         "plan": "/plan",
         "audit": "/audit",
         "hosts": "/hosts",
+        "code": "/problems/port-stopped",
         "sign in": "/sign-in",
     }
 
@@ -96,6 +97,36 @@ def test_overview_is_live_and_its_numbers_lead_to_lists(shop: Shop, tabs: Tabs) 
     page.get_by_role("link", name="port-stopped").click()
     expect(page.locator("[data-rows] tr")).to_have_count(1)
     expect(page.locator("[data-rows]")).to_contain_text("Customs")
+
+
+def test_every_number_of_the_overview_leads_to_a_list_with_what_it_counts(shop: Shop, tabs: Tabs) -> None:
+    shop.settled()
+    shop.sampled()
+    page = tabs.go("/")
+    counted = page.locator("a.figure, td a[data-cell]")
+    targets = {str(each.get_attribute("href")) for each in counted.all()}
+
+    for target in sorted(targets):
+        page = tabs.go(target)
+        assert page.get_by_role("alert").count() == 0, target
+    page = tabs.go("/suspended")
+    listed = page.locator("[data-rows] tr").count()
+    expect(page.locator("[data-live=suspended_all]")).to_have_text(str(listed))
+    failed = sum(each.state == "suspended" for each in shop.service.instances())
+    expect(page.locator(".links [data-live=suspended_instances]")).to_have_text(str(failed))
+    page = tabs.go("/")
+    page.locator("tr", has_text="fulfil").locator("[data-cell=suspended]").click()
+    expect(page.locator("[data-rows] tr")).to_have_count(failed)
+
+
+def test_audit_leads_to_the_message_that_somebody_acted_on(shop: Shop, tabs: Tabs) -> None:
+    message = shop.suspended_at("Partner")[0]
+    tabs.go(f"/messages/{message}/parts")
+
+    page = tabs.go("/audit?action=read")
+    page.locator(f"[data-rows] a[href='/messages/{message}']").first.click()
+
+    expect(page.locator("h1")).to_contain_text("Order")
 
 
 def test_message_is_found_by_a_filter_and_its_page_says_who_got_it_and_who_did_not(shop: Shop, tabs: Tabs) -> None:

@@ -113,8 +113,21 @@ def explain_message(
     `most`: of the subscriptions that did not match only so many, those that came nearest.
     """
     message = find_message(agent, id_)
-    versions = agent.subscriptions.versions() if now else subscriptions_of(agent, message)
     deliveries = deliveries_of(agent, [message])[message.id]
+    return explain_known(agent, message, deliveries, subscription=subscription, now=now, most=most)
+
+
+def explain_known(
+    agent: Agent,
+    message: KnownMessage,
+    deliveries: Sequence[Delivery],
+    *,
+    subscription: str | None,
+    now: bool,
+    most: int | None,
+) -> ExplainedMessage:
+    """The same of a message whose copies were looked at already."""
+    versions = agent.subscriptions.versions() if now else subscriptions_of(agent, message)
     rows = _rows(agent, message, versions, deliveries, most if subscription is None else None)
     left_out = max(0, len(versions) - len(rows)) if subscription is None else 0
     nearest = _nearest(rows)

@@ -26,10 +26,11 @@ from crossdock.administration.by_page import (
 )
 from crossdock.administration.deliveries import read
 from crossdock.administration.known_message import known_message
-from crossdock.administration.message_ids import read_message_id
+from crossdock.administration.message_ids import is_instance_id, read_message_id
 from crossdock.administration.routes import Routes, read_routes
 from crossdock.administration.suspended import Selection
 from crossdock.administration.views import Views
+from crossdock.administration.whole_message import WholeMessage
 from crossdock.errors import UsageError
 from crossdock.message.message import Message, Part, StreamedPart
 from crossdock.messagebox.access import Right
@@ -115,6 +116,12 @@ class ForPages:
     def routes(self, *, application: str | None = None) -> Routes:
         """Locations, types and ports, with what went from one to another among recent messages."""
         return read_routes(self._agent, application=application)
+
+    def whole_message(self, id_: str) -> WholeMessage:
+        """A message that is read once, to be described, traced and explained."""
+        if is_instance_id(id_):
+            raise UsageError(f"There is no message {id_}: this is the id of an instance.")
+        return WholeMessage(self._agent, read_message_id(self._agent, id_))
 
     def part_heads(self, id_: str) -> Sequence[PartHead]:
         """The beginnings of the parts of a message. Takes the right to read bodies, and is recorded."""

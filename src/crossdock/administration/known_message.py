@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
@@ -21,6 +21,7 @@ from crossdock.messagebox.whereabouts import Copy, StoredMessage
 from crossdock.subscription.explain import MASKED
 
 _T = TypeVar("_T")
+_PUBLISHING = ("answered", "replaced", "edited", "held", "completed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +90,41 @@ class Delivery:
     events: tuple[Event, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class LookedAt:
+    """A message with its copies and what came of it, read once for everything that is said of it."""
+
+    message: KnownMessage
+    deliveries: Sequence[Delivery]
+    children: Sequence[Tracked]
+
+
 def kept_back(message: KnownMessage, deliveries: Sequence[Delivery]) -> tuple[str | None, str | None]:
     """(code, reason) why it was suspended at once, if so."""
     if message.tracked is not None:
         return message.tracked.code, message.tracked.reason
     copies = [each.copy for each in deliveries if each.copy is not None and each.copy.kind in ("receive", "unrouted")]
     return (copies[0].code, copies[0].reason) if copies else (None, None)
+
+
+def look_at(agent: Agent, id_: UUID) -> LookedAt:
+    """Raises UsageError if nothing is known of it."""
+    message = find_message(agent, id_)
+    deliveries = deliveries_of(agent, [message])[message.id]
+    orchestrations = [number for number, *_ in agent.configuration.orchestrations()]
+    return LookedAt(message, deliveries, came_of(agent, message, deliveries, orchestrations))
+
+
+def came_of(
+    agent: Agent, message: KnownMessage, deliveries: Sequence[Delivery], orchestrations: Collection[int]
+) -> Sequence[Tracked]:
+    """What a message led to. Nobody looks for it where ports have only taken the message, as of most messages."""
+    may_publish = any(
+        event.event in _PUBLISHING or event.service_id in orchestrations
+        for delivery in deliveries
+        for event in delivery.events
+    )
+    return agent.track.children(message.id) if may_publish else ()
 
 
 def find_message(agent: Agent, id_: UUID) -> KnownMessage:
@@ -175,9 +205,8 @@ def _copies(agent: Agent, messages: Sequence[KnownMessage]) -> list[Copy]:
     if ranges:
         within = (min(first for first, _ in ranges.values()), max(last for _, last in ranges.values()))
         instances = {route.instance for each in messages for route in each.routes if route.instance is not None}
-        known = agent.subscriptions.services()
         routed = {route.subscription_id for each in messages for route in each.routes}
-        services = sorted({known[number][0] for number in routed if number in known})
+        services = sorted({service for service, _ in agent.subscriptions.services(routed).values()})
         rerouted = any(each.tracked is not None and each.tracked.rerouted for each in messages)
         found += agent.whereabouts.locate(
             list(ranges),

@@ -13,10 +13,11 @@ from crossdock.administration.condition import filter_of
 from crossdock.administration.known_message import (
     Delivery,
     KnownMessage,
+    LookedAt,
     deliveries_of,
-    find_message,
     kept_back,
     known_message,
+    look_at,
 )
 from crossdock.administration.message_state import STATES, state_of, worst
 from crossdock.errors import NotAllowedError, UsageError
@@ -179,11 +180,15 @@ def search_personal(agent: Agent, condition: Filter | None, *, agreed: bool) -> 
 
 def describe_message(agent: Agent, id_: UUID) -> DescribedMessage:
     """Raises UsageError if nothing is known of it."""
-    message = find_message(agent, id_)
+    return described(look_at(agent, id_))
+
+
+def described(looked: LookedAt) -> DescribedMessage:
+    """The same of a message that was looked at already."""
+    message, deliveries = looked.message, looked.deliveries
     tracked, stored = message.tracked, message.stored
-    deliveries = deliveries_of(agent, [message])[id_]
     return DescribedMessage(
-        str(id_),
+        str(message.id),
         message.type,
         message.at,
         message.location,
@@ -199,7 +204,7 @@ def describe_message(agent: Agent, id_: UUID) -> DescribedMessage:
         [] if stored is None else [DescribedPart(name, size) for name, size in stored.parts],
         [_copy(each) for each in deliveries],
         [] if tracked is None else [str(each) for each in tracked.parents],
-        len(agent.track.children(id_)),
+        len(looked.children),
     )
 
 

@@ -118,17 +118,24 @@ class Administration(ForDeploying, ForPages):
     def applications(self) -> Sequence[DeployedApplication]:
         return self._agent.configuration.list_applications()
 
-    def ports(self) -> Sequence[PortOverview]:
-        return self._agent.configuration.list_ports()
+    def ports(self, *, after: tuple[str, str] | None = None, limit: int | None = None) -> Sequence[PortOverview]:
+        """All; or a page by application and name, `after` those of the last port."""
+        return self._agent.configuration.list_ports(after=after, limit=limit)
 
     def groups(self) -> Sequence[GroupOverview]:
         return self._agent.configuration.list_groups()
 
-    def locations(self) -> Sequence[LocationOverview]:
-        return self._agent.configuration.list_locations()
+    def locations(
+        self, *, after: tuple[str, str] | None = None, limit: int | None = None
+    ) -> Sequence[LocationOverview]:
+        """Likewise."""
+        return self._agent.configuration.list_locations(after=after, limit=limit)
 
-    def subscriptions(self) -> Sequence[SubscriptionOverview]:
-        return self._agent.configuration.list_subscriptions()
+    def subscriptions(
+        self, *, after: tuple[str, int] | None = None, limit: int | None = None
+    ) -> Sequence[SubscriptionOverview]:
+        """All; or a page `after` the kind and id of the last one."""
+        return self._agent.configuration.list_subscriptions(after=after, limit=limit)
 
     def hosts(self) -> Sequence[HostOverview]:
         return self._agent.configuration.list_hosts()

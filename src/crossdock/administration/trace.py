@@ -11,7 +11,15 @@ from datetime import datetime
 from typing import Literal
 from uuid import UUID
 
-from crossdock.administration.known_message import Delivery, KnownMessage, deliveries_of, find_message, known_message
+from crossdock.administration.known_message import (
+    Delivery,
+    KnownMessage,
+    LookedAt,
+    came_of,
+    deliveries_of,
+    known_message,
+    look_at,
+)
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.track import Tracked
 
@@ -19,7 +27,6 @@ DEPTH_LIMIT = 20
 CHILD_LIMIT = 100
 NODE_LIMIT = 1_000
 _NO_ATTEMPT = ("resumed", "terminated", "given-back", "discarded", "postponed", "edited")
-_PUBLISHING = ("answered", "replaced", "edited", "held", "completed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +67,11 @@ class Traced:
 
 def trace_message(agent: Agent, id_: UUID) -> Traced:
     """The journey of one message from here on. Raises UsageError for an unknown one."""
-    first = find_message(agent, id_)
+    return trace_from(agent, look_at(agent, id_))
+
+
+def trace_from(agent: Agent, first: LookedAt) -> Traced:
+    """The same for a message that was looked at already."""
     return _Journey(agent).trace(first)
 
 
@@ -73,11 +84,11 @@ class _Journey:
         self._nodes = 0
         self._orchestrations = {id_ for id_, *_ in agent.configuration.orchestrations()}
 
-    def trace(self, first: KnownMessage) -> Traced:
-        root = _node(first)
-        self._shown.add(first.id)
-        level = [(first, root)]
-        for _ in range(DEPTH_LIMIT):
+    def trace(self, first: LookedAt) -> Traced:
+        root = _node(first.message)
+        self._shown.add(first.message.id)
+        level = self._below(first.message, root, first.deliveries, first.children)
+        for _ in range(DEPTH_LIMIT - 1):
             if not level:
                 return root
             level = self._next(level)
@@ -91,23 +102,21 @@ class _Journey:
         below: list[tuple[KnownMessage, Traced]] = []
         for message, node in level:
             own = deliveries[message.id]
-            node.events = [*_beginning(message), *_happened(message, own)]
-            published = {each.id: each for each in self._published(message, own)}
-            for instance in self._instances(own, node):
-                sent = self._sent(instance, own)
-                below += self._placed(instance, sent)
-                published = {id_: each for id_, each in published.items() if id_ not in {one.id for one in sent}}
-            below += self._placed(node, list(published.values()))
+            below += self._below(message, node, own, came_of(self._agent, message, own, self._orchestrations))
         return below
 
-    def _published(self, message: KnownMessage, deliveries: Sequence[Delivery]) -> Sequence[Tracked]:
-        """What came of a message. Nobody asks where a port has only taken it, as most have."""
-        may_publish = any(
-            event.event in _PUBLISHING or event.service_id in self._orchestrations
-            for delivery in deliveries
-            for event in delivery.events
-        )
-        return self._agent.track.children(message.id) if may_publish else ()
+    def _below(
+        self, message: KnownMessage, node: Traced, deliveries: Sequence[Delivery], children: Sequence[Tracked]
+    ) -> list[tuple[KnownMessage, Traced]]:
+        """The same for one message."""
+        below: list[tuple[KnownMessage, Traced]] = []
+        node.events = [*_beginning(message), *_happened(message, deliveries)]
+        published = {each.id: each for each in children}
+        for instance in self._instances(deliveries, node):
+            sent = self._sent(instance, deliveries)
+            below += self._placed(instance, sent)
+            published = {id_: each for id_, each in published.items() if id_ not in {one.id for one in sent}}
+        return below + self._placed(node, list(published.values()))
 
     def _instances(self, deliveries: Sequence[Delivery], node: Traced) -> Iterator[Traced]:
         """A node for each running instance that was given the message."""

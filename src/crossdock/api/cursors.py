@@ -38,7 +38,7 @@ def read_text(list_: str, cursor: str | None) -> str | None:
     place = _read(list_, cursor)
     if place is None or isinstance(place, str):
         return place
-    raise _wrong()
+    raise wrong_cursor()
 
 
 def read_number(list_: str, cursor: str | None) -> int | None:
@@ -46,7 +46,7 @@ def read_number(list_: str, cursor: str | None) -> int | None:
     place = _read(list_, cursor)
     if place is None or (type(place) is int and 0 <= place < 2**63):
         return place
-    raise _wrong()
+    raise wrong_cursor()
 
 
 def _read(list_: str, cursor: str | None) -> object:
@@ -55,11 +55,12 @@ def _read(list_: str, cursor: str | None) -> object:
     try:
         name, place = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
     except (ValueError, binascii.Error, TypeError, RecursionError) as error:
-        raise _wrong() from error
+        raise wrong_cursor() from error
     if name != list_ or place is None:
-        raise _wrong()
+        raise wrong_cursor()
     return place
 
 
-def _wrong() -> ProblemError:
+def wrong_cursor() -> ProblemError:
+    """For what is no cursor of the list that it was given to."""
     return ProblemError(400, "cursor-wrong", "The cursor is not one of this list. Take `next` of a page of it.")

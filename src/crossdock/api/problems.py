@@ -30,7 +30,6 @@ from crossdock.errors import (
 
 __all__ = ["Problem", "ProblemDocument", "ProblemError", "answered", "install", "problem_of"]
 
-ERRORS, API = "/docs/reference/errors.md", "/docs/reference/api.md"
 # Codes of the console alone; the others are those of errors.
 OWN_CODES = frozenset(
     {
@@ -68,7 +67,7 @@ class Problem:
 
     def document(self, instance: str) -> dict[str, Any]:
         made: dict[str, Any] = {
-            "type": f"{API if self.code in OWN_CODES else ERRORS}#{self.code}",
+            "type": f"/problems/{self.code}",
             "title": self.title,
             "status": self.status,
             "detail": self.detail,
@@ -79,7 +78,7 @@ class Problem:
 
 
 class ProblemDocument(BaseModel):
-    """A problem as the API answers it (RFC 9457). `type` is the page of the documentation that says what to do."""
+    """A problem as the API answers it (RFC 9457). `type` is a page of the console that says what to do."""
 
     type: str
     title: str

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from crossdock.api.options import OidcOptions
 
 DEFAULT = "127.0.0.1:8400"
+_LIVED_SECONDS, _AGAIN_SECONDS = 10.0, 1.0
 Listen = Annotated[str, typer.Option(metavar="HOST:PORT", help="Where to listen.")]
 
 
@@ -139,11 +141,37 @@ def console_beside(listen: str, home: Path | None, database: str | None) -> Iter
     """
     options = [] if home is None else ["--home", str(home)]
     command = [sys.executable, "-m", "crossdock", "console", "--beside", "--listen", listen, *options]
-    environment = os.environ if database is None else {**os.environ, "CROSSDOCK_DATABASE": database}
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=sys.stderr, env=environment) as process:
-        try:
-            yield
-        finally:
-            assert process.stdin is not None
-            process.stdin.close()
-            process.wait()
+    beside = _Beside(command, os.environ if database is None else {**os.environ, "CROSSDOCK_DATABASE": database})
+    beside.start()
+    try:
+        yield
+    finally:
+        beside.end()
+
+
+class _Beside(Thread):
+    """Starts the process again where something ended it; not where it ended by itself, as when the port is taken."""
+
+    def __init__(self, command: list[str], environment: Mapping[str, str]) -> None:
+        super().__init__(name="console beside", daemon=True)
+        self._command = command
+        self._environment = environment
+        self._over = Event()
+        # Whose end is closed ends the process, however this one ends.
+        self._read, self._write = os.pipe()
+
+    def run(self) -> None:
+        while not self._over.is_set():
+            began = time.monotonic()
+            ended = subprocess.run(
+                self._command, stdin=self._read, stdout=sys.stderr, env=self._environment, check=False
+            ).returncode
+            if ended >= 0 and (ended == 0 or time.monotonic() - began < _LIVED_SECONDS):
+                return
+            self._over.wait(_AGAIN_SECONDS)
+
+    def end(self) -> None:
+        self._over.set()
+        os.close(self._write)
+        self.join()
+        os.close(self._read)

@@ -11,7 +11,7 @@ from fastapi.responses import HTMLResponse
 
 from crossdock.api.gate import Service
 from crossdock.console.page import render
-from crossdock.console.shown import query
+from crossdock.console.shown import query, short
 from crossdock.errors import UsageError
 
 routes = APIRouter(include_in_schema=False)
@@ -64,4 +64,4 @@ def _facts(value: Any) -> list[tuple[str, str]]:
 def _fact(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(_fact, value)) or "none"
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return short(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -12,6 +12,7 @@ from fastapi.responses import HTMLResponse, StreamingResponse
 from crossdock.administration.explain import ExplainedMessage, ExplainedSubscription
 from crossdock.administration.messages import DescribedMessage
 from crossdock.administration.service import Administration
+from crossdock.administration.whole_message import WholeMessage
 from crossdock.api.gate import Service, SignedIn
 from crossdock.console.journey import picture_of
 from crossdock.console.page import render
@@ -33,8 +34,8 @@ def message(
     every: bool = False,
     whole: bool = False,
 ) -> HTMLResponse:
-    found = _found(service, id_)
-    traced = service.trace(found.id)
+    looked_at = service.whole_message(id_)
+    found, traced = looked_at.described(), looked_at.traced()
     later = not (whole or every or subscription) and _many_subscriptions(service)
     return render(
         request,
@@ -44,22 +45,15 @@ def message(
         promoted=_own_first(found.promoted),
         suspended=[each for each in found.copies if each.state in ("suspended", "unrouted")],
         why_later=later,
-        **(_nothing_yet(found, filters) if later else _why(service, found, filters, subscription, every=every)),
+        **(_nothing_yet(found, filters) if later else _why(looked_at, found, filters, subscription, every=every)),
     )
 
 
 @routes.get("/messages/{id_}/why")
 def why(request: Request, service: Service, id_: str, filters: str = "then") -> HTMLResponse:
     """Why it went where it did, as a piece of its page: it takes long where there are ten thousand subscriptions."""
-    found = _found(service, id_)
-    return render(request, "why.html", **_why(service, found, filters, "", every=False))
-
-
-def _found(service: Administration, id_: str) -> DescribedMessage:
-    found = service.describe(id_)
-    if not isinstance(found, DescribedMessage):
-        raise UsageError(f"There is no message {id_}: this is the id of an instance.")
-    return found
+    looked_at = service.whole_message(id_)
+    return render(request, "why.html", **_why(looked_at, looked_at.described(), filters, "", every=False))
 
 
 def _many_subscriptions(service: Administration) -> bool:
@@ -72,12 +66,12 @@ def _nothing_yet(found: DescribedMessage, filters: str) -> dict[str, Any]:
 
 
 def _why(
-    service: Administration, found: DescribedMessage, filters: str, subscription: str, *, every: bool
+    looked_at: WholeMessage, found: DescribedMessage, filters: str, subscription: str, *, every: bool
 ) -> dict[str, Any]:
     """What the template of the reasons shows."""
     now = filters == "now"
     most = None if every else _SUBSCRIPTIONS
-    explained, problem = _explained(service, found, now=now, subscription=subscription or None, most=most)
+    explained, problem = _explained(looked_at, now=now, subscription=subscription or None, most=most)
     return {
         "message": found,
         "why": explained,
@@ -91,10 +85,10 @@ def _why(
 
 
 def _explained(
-    service: Administration, found: DescribedMessage, *, now: bool, subscription: str | None, most: int | None
+    looked_at: WholeMessage, *, now: bool, subscription: str | None, most: int | None
 ) -> tuple[ExplainedMessage | None, str | None]:
     try:
-        return service.explain(found.id, subscription=subscription, now=now, most=most), None
+        return looked_at.explained(subscription=subscription, now=now, most=most), None
     except UsageError as error:
         return None, str(error)
 

@@ -14,6 +14,7 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from crossdock.administration.message_ids import is_instance_id
 from crossdock.console import shown
 from crossdock.console.icons import icon, icon_path
 
@@ -61,6 +62,7 @@ def environment() -> Environment:
     )
     made.globals.update(icon=icon, icon_path=icon_path, query=shown.query)
     made.tests["in_system"] = lambda name: "." in name and name != "BTS.MessageType"
+    made.tests.update(message_id=shown.is_message_id, instance_id=is_instance_id)
     made.filters.update(
         number=shown.number,
         rate=shown.rate,

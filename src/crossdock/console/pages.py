@@ -10,6 +10,7 @@ from starlette.staticfiles import StaticFiles
 from crossdock.api.problems import Problem
 from crossdock.console import (
     audit,
+    codes,
     edit,
     hosts,
     instances,
@@ -40,10 +41,25 @@ _TITLES = {
 def install(app: FastAPI) -> None:
     """The pages, their files, and the page that shows an error."""
     app.state.pages = environment()
+    app.state.pages.tests["known_code"] = lambda code: code in codes.codes()
     app.state.notices = Notices()
     app.state.error_page = error_page
     # The export is at /messages/export, which a message must not take for an id: lists come before what is in them.
-    for page in (overview, messages, message, edit, suspended, ports, instances, plan, hosts, audit, views, sign_in):
+    for page in (
+        overview,
+        messages,
+        message,
+        edit,
+        suspended,
+        ports,
+        instances,
+        plan,
+        hosts,
+        audit,
+        views,
+        codes,
+        sign_in,
+    ):
         app.include_router(page.routes)
     app.mount("/static", StaticFiles(directory=FOLDER / "static"), name="static")
 

@@ -127,6 +127,13 @@ def short(id_: str | None) -> str:
     return short_id(uuid) if uuid.version == _MESSAGE else f"…{id_[-12:]}"
 
 
+def is_message_id(text: str) -> bool:
+    try:
+        return UUID(text).version == _MESSAGE
+    except ValueError:
+        return False
+
+
 def clock(at: datetime | None, *, seconds: bool = True) -> Markup:
     """A time in UTC, which the script of the page shows as the reader wants it."""
     if at is None:
@@ -157,9 +164,9 @@ def times(text: str) -> Markup:
     return made + Markup.escape(text[end:])
 
 
-def count(value: int, noun: str) -> str:
-    """`1 attempt`, `2 attempts`."""
-    return f"{value:,} {noun}{'' if value == 1 else 's'}"
+def count(value: int, noun: str, plural: str | None = None) -> str:
+    """`1 attempt`, `2 attempts`; `plural` where an s does not make it."""
+    return f"{value:,} {noun if value == 1 else plural or f'{noun}s'}"
 
 
 def file(source: str) -> str:

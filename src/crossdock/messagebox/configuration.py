@@ -37,8 +37,9 @@ class Configuration:
         """Of what is deployed, by kind: application, host, location, group, port, orchestration."""
         return dict(self._database.rows("list_names"))
 
-    def list_ports(self) -> list[PortOverview]:
-        return self._database.listed("list_ports", PortOverview)
+    def list_ports(self, *, after: tuple[str, str] | None = None, limit: int | None = None) -> list[PortOverview]:
+        """All; or a page by application and name, `after` those of the last port."""
+        return self._database.listed("list_ports", PortOverview, _place(after, limit))
 
     def list_waiting(self, *, port: str | None = None, limit: int = 100) -> list[WaitingOverview]:
         """What waits for its next attempt, the first that is due before the others."""
@@ -50,14 +51,22 @@ class Configuration:
     def list_orchestrations(self) -> list[OrchestrationOverview]:
         return self._database.listed("list_orchestrations", OrchestrationOverview)
 
-    def list_locations(self) -> list[LocationOverview]:
-        return self._database.listed("list_locations", LocationOverview)
+    def list_locations(
+        self, *, after: tuple[str, str] | None = None, limit: int | None = None
+    ) -> list[LocationOverview]:
+        """Likewise."""
+        return self._database.listed("list_locations", LocationOverview, _place(after, limit))
 
     def list_hosts(self) -> list[HostOverview]:
         return self._database.listed("list_hosts", HostOverview.from_row, {"lock": INSTANCE_LOCK, "silence": SILENCE})
 
-    def list_subscriptions(self) -> list[SubscriptionOverview]:
-        return self._database.listed("list_subscriptions", SubscriptionOverview)
+    def list_subscriptions(
+        self, *, after: tuple[str, int] | None = None, limit: int | None = None
+    ) -> list[SubscriptionOverview]:
+        """All; or a page `after` the kind and id of the last one."""
+        kind, id_ = after or (None, None)
+        sought = {"after_kind": kind, "after": id_, "limit": limit}
+        return self._database.listed("list_subscriptions", SubscriptionOverview, sought)
 
     def deployed(self, deployment: Deployment) -> Deployed:
         """What is deployed of this application, to be compared. Raises ApplicationError if it would be refused."""
@@ -131,3 +140,8 @@ def _address(what: str, name: str, id_: UUID, state: str) -> str:
             f"{what} {name!r} is not enlisted: nothing reaches it. Enlist it with: crossdock enlist {name}"
         )
     return str(id_)
+
+
+def _place(after: tuple[str, str] | None, limit: int | None) -> dict[str, object]:
+    application, name = after or (None, None)
+    return {"after_application": application, "after": name, "limit": limit}

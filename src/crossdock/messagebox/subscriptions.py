@@ -7,7 +7,7 @@ while they commit. So no message lands among the suspended after the start that 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -226,9 +226,11 @@ class Subscriptions:
         verb = "list_present_versions" if epoch is None and at is None else "list_versions"
         return self._database.listed(verb, SubscriptionVersion.from_row, {"epoch": epoch, "at": at})
 
-    def services(self) -> dict[int, tuple[int, str]]:
-        """The service, and its name, that has or had each subscription, as far as their versions are kept."""
-        return {number: (service, name) for number, service, name in self._database.rows("list_version_services")}
+    def services(self, subscriptions: Collection[int] | None = None) -> dict[int, tuple[int, str]]:
+        """The service, and its name, that has or had each subscription, or each of these, as far as kept."""
+        sought = {"subscription": None if subscriptions is None else list(subscriptions)}
+        rows = self._database.rows("list_version_services", sought)
+        return {number: (service, name) for number, service, name in rows}
 
     # Instances
 

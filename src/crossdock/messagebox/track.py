@@ -33,6 +33,7 @@ from crossdock.subscription.predicate import Filter, Operator, Predicate
 
 __all__ = ["Event", "Found", "Route", "Track", "Tracked"]
 
+_INSTANCE = 7  # the version of their ids; those of messages are of version 8
 _SOUGHT = ("group_number", "term", "place", "mask", "apart")
 
 
@@ -83,12 +84,15 @@ class Track:
         Of an instance, those that its steps published.
         """
         with self._reading() as connection:
-            parents = self._find(connection, [id_], personal=False)
-            settled = {(number, event.sequence): event.at for event, number in _settled(connection, parents)}
-            moments = list(set(settled.values()))
-            rows = connection.execute(statement("segments_at"), {"at": moments}).fetchall()
-            rows += connection.execute(statement("search_segments"), _of_instance(id_)).fetchall()
-            chunks = [self._load(connection, at, segment) for at, _, segment in dict.fromkeys(rows)]
+            settled: dict[tuple[int, int], datetime] = {}
+            if id_.version == _INSTANCE:
+                rows = connection.execute(statement("search_segments"), _of_instance(id_)).fetchall()
+            else:
+                parents = self._find(connection, [id_], personal=False)
+                settled = {(number, event.sequence): event.at for event, number in _settled(connection, parents)}
+                moments = list(set(settled.values()))
+                rows = connection.execute(statement("segments_at"), {"at": moments}).fetchall()
+            chunks = [self._load(connection, at, segment) for at, _, segment in rows]
             chunks += _unpacked(connection, personal=personal)
             found = [(each, each.published_by(settled.keys(), str(id_))) for each in chunks]
             return self._tracked(connection, found, personal=personal)

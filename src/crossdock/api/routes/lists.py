@@ -22,12 +22,14 @@ from crossdock.administration.service import (
     SubscriptionOverview,
     WaitingOverview,
 )
-from crossdock.api.cursors import Cursor, Limit, Page, read_number, read_text, written
+from crossdock.api.cursors import Cursor, Limit, Page, read_number, read_text, written, wrong_cursor
 from crossdock.api.gate import Service
 from crossdock.api.problems import ProblemError
 
 routes = APIRouter(tags=["lists"])
 Row = TypeVar("Row")
+
+_APART = "\x1f"  # a name has no such character
 
 Text = Annotated[str | None, Query(max_length=4_000)]
 
@@ -41,7 +43,8 @@ def applications(service: Service) -> Sequence[DeployedApplication]:
 @routes.get("/ports", operation_id="ports")
 def ports(service: Service, limit: Limit = 100, cursor: Cursor = None) -> Page[PortOverview]:
     """Send ports, by application and name."""
-    return _page("ports", service.ports(), lambda each: f"{each.application}\0{each.name}", limit, cursor)
+    rows = service.ports(after=_name(read_text("ports", cursor)), limit=limit + 1)
+    return _page("ports", rows, limit, lambda each: f"{each.application}{_APART}{each.name}")
 
 
 @routes.get("/groups", operation_id="groups")
@@ -53,7 +56,8 @@ def groups(service: Service) -> Sequence[GroupOverview]:
 @routes.get("/locations", operation_id="locations")
 def locations(service: Service, limit: Limit = 100, cursor: Cursor = None) -> Page[LocationOverview]:
     """Receive locations, by application and name."""
-    return _page("locations", service.locations(), lambda each: f"{each.application}\0{each.name}", limit, cursor)
+    rows = service.locations(after=_name(read_text("locations", cursor)), limit=limit + 1)
+    return _page("locations", rows, limit, lambda each: f"{each.application}{_APART}{each.name}")
 
 
 @routes.get("/orchestrations", operation_id="orchestrations")
@@ -64,8 +68,9 @@ def orchestrations(service: Service) -> Sequence[OrchestrationOverview]:
 
 @routes.get("/subscriptions", operation_id="subscriptions")
 def subscriptions(service: Service, limit: Limit = 100, cursor: Cursor = None) -> Page[SubscriptionOverview]:
-    """Subscriptions of ports, of orchestrations and of running instances."""
-    return _page("subscriptions", service.subscriptions(), lambda each: f"{each.name}\0{each.id:020}", limit, cursor)
+    """Subscriptions of ports and of orchestrations, then those of running instances."""
+    rows = service.subscriptions(after=_kind(read_text("subscriptions", cursor)), limit=limit + 1)
+    return _page("subscriptions", rows, limit, lambda each: f"{each.kind}{_APART}{each.id}")
 
 
 @routes.get("/hosts", operation_id="hosts")
@@ -134,7 +139,24 @@ def minutes(
     return service.total_minutes(timedelta(hours=hours), timedelta(minutes=step))
 
 
-def _page(name: str, rows: Sequence[Row], key: Callable[[Row], str], limit: int, cursor: str | None) -> Page[Row]:
-    after = read_text(name, cursor)
-    found = sorted((row for row in rows if after is None or key(row) > after), key=key)
-    return Page(items=found[:limit], next=written(name, key(found[limit - 1]) if len(found) > limit else None))
+def _page(list_: str, rows: Sequence[Row], limit: int, place: Callable[[Row], str]) -> Page[Row]:
+    """Of one more row than were asked for."""
+    return Page(items=rows[:limit], next=written(list_, place(rows[limit - 1])) if len(rows) > limit else None)
+
+
+def _name(place: str | None) -> tuple[str, str] | None:
+    if place is None:
+        return None
+    application, apart, name = place.partition(_APART)
+    if not apart or "\0" in place:
+        raise wrong_cursor()
+    return application, name
+
+
+def _kind(place: str | None) -> tuple[str, int] | None:
+    if place is None:
+        return None
+    kind, _, number = place.partition(_APART)
+    if kind not in ("activation", "instance") or not number.isdecimal() or int(number) >= 2**63:
+        raise wrong_cursor()
+    return kind, int(number)

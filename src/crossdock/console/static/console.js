@@ -142,6 +142,17 @@
     if (box && picture.clientWidth < 600 && picture.scrollWidth > picture.clientWidth) picture.scrollLeft = box.x.baseVal.value - 4;
   }
 
+  // Where a picture goes on beyond its edge, the edge fades
+  const fadeEdges = (picture) => {
+    picture.classList.toggle("goes-on-right", picture.scrollLeft + picture.clientWidth < picture.scrollWidth - 2);
+    picture.classList.toggle("goes-on-left", picture.scrollLeft > 2);
+  };
+  for (const picture of all(".picture")) {
+    picture.addEventListener("scroll", () => fadeEdges(picture), { passive: true });
+    fadeEdges(picture);
+  }
+  addEventListener("resize", () => all(".picture").forEach(fadeEdges));
+
   const refresh = (inside) => {
     showTimes(inside);
     showChosen();

@@ -23,7 +23,11 @@
     unrouted: count(box.unrouted),
     instances: count(box.instances),
     suspended_instances: count(box.suspended_instances),
-    suspended_all: count(box.suspended + box.unrouted + box.suspended_instances),
+    suspended_all: count(box.suspended + box.unrouted), // as many as the page of suspended messages lists
+    received_rate_more: `${count(box.total.received)} in all`,
+    delivered_rate_more: `${count(box.total.delivered)} in all`,
+    ready_more: box.ready ? `the oldest for ${age(box.oldest_seconds)}` : "nothing to deliver",
+    instances_more: `${count(box.suspended_instances)} suspended`,
     unread: count(box.unread),
     oldest: age(box.oldest_seconds),
     received_total: count(box.total.received),

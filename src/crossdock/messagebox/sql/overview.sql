@@ -60,7 +60,7 @@ SELECT service.name,
 
 -- name: list_ports
 -- Send ports with their state and what they have done; one that is gone as long as something waits for it. Counted once for all of them: to go through a queue for each of
--- many thousand ports would take hours.
+-- many thousand ports would take hours. A page is by application and name; its place is that of the last port.
 SELECT service.name, service.application, host.name AS host,
        CASE WHEN service.deployed THEN service.state ELSE 'unenlisted' END AS state,
        coalesce(done.count, 0)::bigint                                     AS delivered,
@@ -97,7 +97,11 @@ SELECT service.name, service.application, host.name AS host,
                      SELECT 'suspended', service_id, count(*) FROM suspended GROUP BY service_id) AS found
               GROUP BY service_id) AS there ON there.service_id = service.id
  WHERE service.class = 'messaging' AND (service.deployed OR there.service_id IS NOT NULL)
- ORDER BY service.application, service.id;
+   AND (%(after_application)s::text IS NULL
+        OR (service.application COLLATE "C", service.name COLLATE "C") > (%(after_application)s::text, %(after)s::text))
+ ORDER BY service.application COLLATE "C", CASE WHEN %(limit)s::bigint IS NULL THEN NULL ELSE service.name END COLLATE "C",
+          service.id
+ LIMIT %(limit)s::bigint;
 
 
 -- name: list_waiting
@@ -189,20 +193,29 @@ SELECT receive_location.name, receive_location.application, host.name AS host, r
               WHERE claimed_by = 0 AND failures > 0
               GROUP BY location_id) AS waiting
     ON waiting.location_id = receive_location.id
- WHERE receive_location.deployed OR EXISTS (SELECT FROM intake WHERE intake.location_id = receive_location.id)
+ WHERE (receive_location.deployed OR EXISTS (SELECT FROM intake WHERE intake.location_id = receive_location.id))
+   AND (%(after_application)s::text IS NULL
+        OR (receive_location.application COLLATE "C", receive_location.name COLLATE "C")
+         > (%(after_application)s::text, %(after)s::text))
  GROUP BY receive_location.id, host.name, waiting.postponed, waiting.reason
- ORDER BY receive_location.application, receive_location.id;
+ ORDER BY receive_location.application COLLATE "C",
+          CASE WHEN %(limit)s::bigint IS NULL THEN NULL ELSE receive_location.name END COLLATE "C", receive_location.id
+ LIMIT %(limit)s::bigint;
 
 
 -- name: list_subscriptions
--- Every subscription: those of enlisted services, and those of running instances.
-SELECT service.name, host.name AS host, 'activation' AS kind, service.state, subscription.priority,
+-- Every subscription: those of enlisted services, then those of running instances. A page goes through the keys: there may
+-- be a hundred thousand instances.
+(SELECT service.name, host.name AS host, 'activation' AS kind, service.state, subscription.priority,
        subscription.id, NULL::uuid AS instance, NULL::text AS waits_for
   FROM subscription
   JOIN service ON service.id = subscription.service_id
   JOIN host ON host.id = subscription.host_id
+ WHERE %(after_kind)s::text IS NULL OR (%(after_kind)s::text = 'activation' AND subscription.id > %(after)s::bigint)
+ ORDER BY subscription.id
+ LIMIT %(limit)s::bigint)
  UNION ALL
-SELECT service.name, host.name, 'instance', 'started', instance_subscription.priority, instance_subscription.id,
+(SELECT service.name, host.name, 'instance', 'started', instance_subscription.priority, instance_subscription.id,
        instance_subscription.instance_id,
        (SELECT string_agg(property || ' = ' || quote_literal(value), ' AND ')
           FROM unnest(correlation.property, shown_waiting.value) AS pair (property, value))
@@ -211,7 +224,11 @@ SELECT service.name, host.name, 'instance', 'started', instance_subscription.pri
   JOIN service ON service.id = instance_subscription.service_id
   JOIN host ON host.id = instance_subscription.host_id
   JOIN correlation ON correlation.id = instance_subscription.correlation_id
- ORDER BY kind, id;
+ WHERE %(after_kind)s::text IS DISTINCT FROM 'instance' OR instance_subscription.id > %(after)s::bigint
+ ORDER BY instance_subscription.id
+ LIMIT %(limit)s::bigint)
+ ORDER BY kind, id
+ LIMIT %(limit)s::bigint;
 
 
 -- name: list_delivered
