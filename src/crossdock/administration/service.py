@@ -127,7 +127,11 @@ class Administration(ForDeploying, ForPages):
         return self._agent.configuration.list_locations()
 
     def subscriptions(self) -> Sequence[SubscriptionOverview]:
-        return self._agent.configuration.list_subscriptions()
+        filters = {each.subscription_id: str(each.filter) for each in self._agent.subscriptions.versions()}
+        return [
+            replace(each, filter=filters.get(each.id)) if each.kind == "activation" else each
+            for each in self._agent.configuration.list_subscriptions()
+        ]
 
     def hosts(self) -> Sequence[HostOverview]:
         return self._agent.configuration.list_hosts()

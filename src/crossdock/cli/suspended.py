@@ -238,7 +238,7 @@ def _deal(
         with stages() as say:
             for outcome in _begun(service, action, chosen, rate, stop):
                 outcomes.append(outcome)
-                if len(outcomes) % 100 == 0 or len(outcomes) == total:
+                if total > 1 and (len(outcomes) % 100 == 0 or len(outcomes) == total):
                     say(f"{len(outcomes):,} of {total:,}")
     print_outcomes(outcomes, output, total=total)
     if len(outcomes) < total or not all(each.done for each in outcomes):
