@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import index_cases
+import settling
 from box import a_publication, deployment, listed
 from crossdock.administration.explain import ExplainedMessage, ExplainedSubscription, FailedPredicate
 from crossdock.administration.message_ids import short_id
@@ -278,3 +279,44 @@ def test_where_each_copy_is(agent: Agent, service: Administration) -> None:
     assert (failed.code, failed.reason) == ("delivery-failed", "the partner refused it")
     assert row(explained, "Stopped").code == "port-stopped"
     assert row(explained, "Delivered").attempt == 1
+
+
+def test_copies_at_an_ordered_port_that_is_blocked_wait_and_say_for_what(agent: Agent, service: Administration) -> None:
+    deploy(agent, port("Line", "Region = 'NO'", ordered=True))
+    first, second = a_message(agent, ORDER), a_message(agent, ORDER)
+    publish(agent, first)
+    publish(agent, second)
+    host = agent.configuration.hosts()["Default"]
+
+    with living(agent) as life:
+        [failed] = agent.queues.dequeue_ordered(host, life.instance, limit=1)
+        outcome = settling.SubqueueOutcome(failed=failed.sequence, blocked_for=timedelta(minutes=5), reason="no answer")
+        settling.settle_subqueue(agent, host, life.instance, failed.service_id, outcome)
+
+    at_first, behind = (row(service.explain(str(each.id)), "Line") for each in (first, second))
+    assert (at_first.state, at_first.attempt, at_first.reason) == ("waiting", 2, "no answer")
+    assert (behind.state, behind.attempt) == ("waiting", 1)
+    assert behind.reason == f"Its port is ordered, and message {first.id} is before it: no answer"
+    assert at_first.at == behind.at == service.waiting()[0].due_at
+    assert [each.state for each in service.messages().messages] == ["waiting", "waiting"]
+    assert [each.event for each in service.trace(str(first.id)).events] == ["published", "retried"]
+    assert [(each.event, each.reason) for each in service.trace(str(second.id)).events][1:] == [
+        ("queued", behind.reason)
+    ]
+
+
+def test_copy_behind_a_suspended_one_of_an_ordered_port_names_it(agent: Agent, service: Administration) -> None:
+    deploy(agent, port("Line", "Region = 'NO'", ordered=True))
+    first, second = a_message(agent, ORDER), a_message(agent, ORDER)
+    publish(agent, first)
+    publish(agent, second)
+    host = agent.configuration.hosts()["Default"]
+
+    with living(agent) as life:
+        [failed] = agent.queues.dequeue_ordered(host, life.instance, limit=1)
+        outcome = settling.SubqueueOutcome(suspended=[(failed.sequence, "refused")], stopped_by=failed.sequence)
+        settling.settle_subqueue(agent, host, life.instance, failed.service_id, outcome)
+
+    behind = row(service.explain(str(second.id)), "Line")
+    assert (behind.state, behind.at) == ("waiting", None)
+    assert behind.reason == f"Its port is ordered, and first somebody has to deal with suspended message {first.id}."

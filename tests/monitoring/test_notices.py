@@ -87,10 +87,12 @@ def test_suspended_messages_are_said_once_with_code_count_and_next_step(
     clock.now += 300
     notices.tend()
 
-    assert first == ["Send port 'Invoices': 2 messages are suspended (partner-refused). See: crossdock get suspended"]
+    assert first == [
+        "Send port 'Invoices': 2 messages are suspended (partner-refused). See: crossdock get suspended --port Invoices --code partner-refused"
+    ]
     assert between == []
     assert said(caplog) == [
-        "Send port 'Invoices': 5 messages are suspended (partner-refused), 7 in all. See: crossdock get suspended"
+        "Send port 'Invoices': 5 messages are suspended (partner-refused), 7 in all. See: crossdock get suspended --port Invoices --code partner-refused"
     ]
 
 
@@ -123,7 +125,7 @@ def test_partner_that_goes_away_and_comes_back_is_said_twice(
     notices.tend()
 
     assert away == [
-        "Send port 'Invoices': 2 deliveries failed (not-now); they are tried again. See: crossdock get ports"
+        "Send port 'Invoices': 2 deliveries failed (not-now); they are tried again. See: crossdock get waiting --port Invoices"
     ]
     assert back[-1] == "Send port 'Invoices' works again after 30 s, 4 failed (not-now)"
     assert said(caplog) == []
@@ -154,11 +156,11 @@ def test_receive_location_says_what_it_cannot_use_and_what_nobody_wants(
     notices.tend()
 
     assert sorted(wrong) == [
-        "Receive location 'orders.in': 3 messages are suspended (document-invalid). See: crossdock get suspended",
-        "Receive location 'orders.in': nobody subscribes to 1 message (no-subscriber). See: crossdock get suspended",
+        "Receive location 'orders.in': 3 messages are suspended (document-invalid). See: crossdock get suspended --code document-invalid",
+        "Receive location 'orders.in': nobody subscribes to 1 message (no-subscriber). See: crossdock get suspended --code no-subscriber",
     ]
     [over] = said(caplog)  # of what it could not use; where nobody subscribed it has worked all the time
-    assert over.startswith("Receive location 'orders.in' works again after 0 s, 3 failed (document-invalid)")
+    assert over.startswith("Receive location 'orders.in' works again, 3 failed (document-invalid)")
 
 
 def test_receive_location_whose_messages_nobody_wants_is_not_said_to_work_again(

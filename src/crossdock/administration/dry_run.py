@@ -25,7 +25,7 @@ from crossdock.subscription.explain import explain, format_explanation
 from crossdock.subscription.lint import Finding, lint
 from crossdock.subscription.match import Matcher
 from crossdock.subscription.predicate import Filter
-from crossdock.whole_file import read_whole
+from crossdock.whole_file import check_whole, read_whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +65,8 @@ class Routed:
 
 def route_files(deployment: Deployment, files: Sequence[Path], location: str | None) -> Iterator[Routed]:
     """Each message of each file with whoever would get it. Raises UsageError if that cannot be told."""
+    for file in files:
+        check_whole(file, SIZE_LIMIT_BYTES)
     chosen = [(file, _location(deployment, file, location)) for file in files]
     for file, deployed in chosen:
         yield from _route_file(deployment, deployed, file)

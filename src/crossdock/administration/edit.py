@@ -19,6 +19,7 @@ from crossdock.message.message import Message, Part
 from crossdock.message.property import Value, format_value
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.rows import SuspendedMessage
+from crossdock.subscription.explain import MASKED
 
 _DELIVERIES = ("send", "stopped")
 _OWN_ID = "BTS.MessageID"
@@ -81,11 +82,12 @@ def edit(agent: Agent, what: Editable, *, body: bytes | None, properties: Sequen
     if withheld or agent.suspended.edit(row.delivery, message, changes) is None:
         why = withheld.get(row.sequence) or "somebody has dealt with it meanwhile, or you may not edit it"
         raise UsageError(f"Message {row.id} at {row.port!r} was not edited: {why}. See: crossdock get suspended")
-    kept = (
-        {}
-        if new_body is None
-        else {name: format_value(value) for name, value in original.context.promoted.items() if name not in promoted}
-    )
+    personal = agent.configuration.personal()
+    kept = {
+        name: MASKED if name in personal else format_value(value)
+        for name, value in original.context.promoted.items()
+        if new_body is not None and name not in promoted
+    }
     return Edited(str(row.id), str(message.id), str(row.port), "edited and queued again", kept)
 
 

@@ -10,7 +10,7 @@ from crossdock.errors import UsageError
 from crossdock.message.message import POSITIONS, short_id
 from crossdock.messagebox.agent import Agent
 
-__all__ = ["is_instance_id", "read_message_id", "read_message_ids", "short_id", "unknown_message"]
+__all__ = ["is_instance_id", "may_be_id", "read_message_id", "read_message_ids", "short_id", "unknown_message"]
 
 _SHORT = re.compile(r"([0-9]{1,15})-([0-9]{1,11})")
 _SEQUENCES = 2**48
@@ -21,6 +21,14 @@ def is_instance_id(text: str) -> bool:
     """Ids of instances are UUIDs of version 7, those of messages of version 8."""
     try:
         return UUID(text).version == _INSTANCE
+    except ValueError:
+        return False
+
+
+def may_be_id(text: str) -> bool:
+    """Whether it is written as an id of a message or an instance is."""
+    try:
+        return _SHORT.fullmatch(text.strip()) is not None or bool(UUID(text))
     except ValueError:
         return False
 

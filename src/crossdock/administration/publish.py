@@ -92,7 +92,10 @@ def _routable(registry: PropertyRegistry, name: str) -> str:
     full_name = registry.resolve(name)
     if full_name is None:
         close = registry.suggest(name)
-        raise UsageError(f"There is no property {name!r}" + (f"; did you mean {close!r}?" if close else "."))
+        raise UsageError(
+            f"There is no property {name!r}; "
+            + (f"did you mean {close!r}?" if close else "declare it under `properties`.")
+        )
     if not registry.routable(full_name):
         raise UsageError(f"Property {full_name!r} is only ever written: no filter can see it.")
     return full_name

@@ -134,8 +134,12 @@ class Administration(ForDeploying, ForPages):
     def subscriptions(
         self, *, after: tuple[str, int] | None = None, limit: int | None = None
     ) -> Sequence[SubscriptionOverview]:
-        """All; or a page `after` the kind and id of the last one."""
-        return self._agent.configuration.list_subscriptions(after=after, limit=limit)
+        """All, with their filters; or a page `after` the kind and id of the last one."""
+        filters = {each.subscription_id: str(each.filter) for each in self._agent.subscriptions.versions()}
+        return [
+            replace(each, filter=filters.get(each.id)) if each.kind == "activation" else each
+            for each in self._agent.configuration.list_subscriptions(after=after, limit=limit)
+        ]
 
     def hosts(self) -> Sequence[HostOverview]:
         return self._agent.configuration.list_hosts()

@@ -27,6 +27,7 @@ DEPTH_LIMIT = 20
 CHILD_LIMIT = 100
 NODE_LIMIT = 1_000
 _NO_ATTEMPT = ("resumed", "terminated", "given-back", "discarded", "postponed", "edited")
+_WAITING = ("retried", "postponed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +174,10 @@ def _beginning(message: KnownMessage) -> Iterator[TraceEvent]:
 
 
 def _happened(message: KnownMessage, deliveries: Sequence[Delivery]) -> list[TraceEvent]:
-    """What happened to the copies, in the order of time; of those that wait to be delivered or are, that too."""
+    """What happened to the copies, in the order of time; of those that wait to be delivered or are, that too.
+
+    What waits for another attempt has an event that says so. What waits behind others of an ordered port has none yet.
+    """
     events = [
         TraceEvent(
             event.at,
@@ -191,8 +195,14 @@ def _happened(message: KnownMessage, deliveries: Sequence[Delivery]) -> list[Tra
     ]
     for delivery in deliveries:
         copy = delivery.copy
-        if copy is not None and copy.place in ("queued", "claimed"):
-            since = copy.at or (delivery.events[-1].at if delivery.events else message.at)
-            attempt = None if copy.attempt is None else copy.attempt + 1
-            events.append(TraceEvent(since, copy.place, delivery.service, attempt, sequence=delivery.sequence))
+        if copy is None or copy.place not in ("queued", "claimed", "waiting"):
+            continue
+        if copy.place == "waiting" and delivery.events and delivery.events[-1].event in _WAITING:
+            continue
+        since = (delivery.events[-1].at if delivery.events else message.at) if copy.place != "claimed" else copy.at
+        attempt = None if copy.attempt is None else copy.attempt + 1
+        place, why = ("queued", copy.reason) if copy.place == "waiting" else (copy.place, None)
+        events.append(
+            TraceEvent(since or message.at, place, delivery.service, attempt, reason=why, sequence=delivery.sequence)
+        )
     return sorted(events, key=lambda each: (each.at, each.sequence))

@@ -35,7 +35,7 @@ def _main() -> None:
         if message.startswith("Usage:"):  # no command at all: that is the help
             sys.stderr.write(f"{message}\n")
             sys.exit(2)
-        _fail(f"{message.rstrip('.')}. See: crossdock --help", 2)
+        _fail(f"{message.replace('Value error, ', '').rstrip('.')}. See: {_command(error)} --help", 2)
     except CrossdockError as error:
         _fail(str(error), error.exit_code)
     except BrokenPipeError:
@@ -46,6 +46,11 @@ def _main() -> None:
             raise
         first = next(iter(str(error).strip().splitlines()), "")  # what comes from Java brings its stack
         _fail(f"Unexpected {type(error).__name__}: {first}. Set CROSSDOCK_DEBUG=1 to see where.", 1)
+
+
+def _command(error: Exception) -> str:
+    """The command that was used wrongly, as `crossdock get`."""
+    return str(getattr(getattr(error, "ctx", None), "command_path", "crossdock"))
 
 
 def _fail(sentence: str, code: int) -> None:

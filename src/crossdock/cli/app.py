@@ -107,9 +107,12 @@ def get(
     person: Annotated[str | None, typer.Option(help="Of the audit: who acted.")] = None,
     action: Annotated[str | None, typer.Option(help="Of the audit: what was done, as resume or stop.")] = None,
     limit: Annotated[
-        int, typer.Option(min=1, max=10_000, help="Of messages, what waits, and the audit: how many.")
-    ] = 100,
-    after: Annotated[int, typer.Option(min=0, help="Of what is suspended: go on after this sequence.")] = 0,
+        int | None,
+        typer.Option(
+            min=1, max=10_000, help="Of messages, suspended or not, what waits, and the audit: how many. [100]"
+        ),
+    ] = None,
+    after: Annotated[int | None, typer.Option(min=0, help="Of what is suspended: go on after this sequence.")] = None,
     before: Annotated[str | None, typer.Option(help="Of messages: go on where a list has ended.")] = None,
     personal: Annotated[
         bool, typer.Option("--personal", help="Of messages: search by personal properties too, which is recorded.")
@@ -124,9 +127,13 @@ def get(
     from crossdock.administration.service import Selection
     from crossdock.cli import output as show
     from crossdock.cli import show_instances
-    from crossdock.cli.lists import columns_of_list, print_list
+    from crossdock.cli.lists import columns_of_list, known_port, print_list
     from crossdock.errors import UsageError
 
+    given: dict[str, object] = {"state": state, "where": where, "port": port, "code": code, "type": type_, "by": by}
+    given |= {"person": person, "action": action, "until": until, "before": before, "limit": limit, "after": after}
+    given |= {"since": since, "personal": personal or None}
+    limit = limit or 100
     chosen = Selection((), port, code, type_, where, since, everything=True)
     lists: dict[str, Callable[[Asked], Sequence[Any]]] = {
         "applications": lambda service: service.applications(),
@@ -136,7 +143,7 @@ def get(
         "orchestrations": lambda service: service.orchestrations(),
         "instances": lambda service: service.instances(state=state, where=where),
         "subscriptions": lambda service: service.subscriptions(),
-        "suspended": lambda service: service.suspended(selection=chosen, limit=limit + 1, after=after),
+        "suspended": lambda service: service.suspended(selection=chosen, limit=limit + 1, after=after or 0),
         "waiting": lambda service: service.waiting(port=port, limit=limit),
         "hosts": lambda service: service.hosts(),
         "access": lambda service: service.access(),
@@ -144,25 +151,23 @@ def get(
     }
     if what == "messages":
         window: dict[str, Any] = {"until": until, "type_": type_, "port": port, "before": before, "personal": personal}
-        _refuse_options(what, {"code": code, "by": by, "person": person, "action": action})
+        _refuse_options(what, given)
         window |= {"since": since, "state": state, "where": where, "limit": limit}
         with place.asked() as service:
             messages.get_messages(service, output, watch, **window)
         return
     if what not in lists:
         raise UsageError(f"There is nothing called {what!r} to list. Choose one of: {', '.join(lists)}, messages.")
-    given = {"state": state, "where": where, "port": port, "code": code, "type": type_, "by": by, "since": since}
-    _refuse_options(what, {**given, "person": person, "action": action, "until": until, "before": before})
+    _refuse_options(what, given)
     printed: dict[str, Callable[..., None]] = {
-        "suspended": partial(show.print_suspended, limit=limit),
+        "suspended": partial(show.print_suspended, limit=limit, empty=_empty(what, given)),
         "waiting": show.print_waiting,
         "hosts": show.print_hosts,
         "instances": show_instances.print_instances,
         "orchestrations": show_instances.print_orchestrations,
-        "audit": show.print_audit,
+        "audit": partial(show.print_audit, empty=_empty(what, given)),
     }
-    empty = f"There are no {'rights given' if what == 'access' else what}."
-    usual: Callable[..., None] = partial(show.print_rows, empty=empty)
+    usual: Callable[..., None] = partial(show.print_rows, empty=_empty(what, given))
     print_these = printed.get(what, usual) if by is None else usual
     columns = columns_of_list(what if by is None else "suspended by")
 
@@ -172,19 +177,30 @@ def get(
 
     with place.asked() as service:
         look = partial(lists[what], service) if by is None else partial(service.suspended_groups, by)
+        if port is not None and not look():
+            known_port(service, port)
         shown(look, print_all, output, watch)
 
 
 _OPTIONS = {
     "instances": ("state", "where"),
-    "suspended": ("where", "port", "code", "type", "by", "since"),
-    "messages": ("state", "where", "port", "type", "since", "until", "before"),
-    "waiting": ("port",),
-    "audit": ("since", "person", "action"),
+    "suspended": ("where", "port", "code", "type", "by", "since", "limit", "after"),
+    "messages": ("state", "where", "port", "type", "since", "until", "before", "limit", "personal"),
+    "waiting": ("port", "limit"),
+    "audit": ("since", "person", "action", "limit"),
 }
 
 
-def _refuse_options(what: str, given: Mapping[str, str | None]) -> None:
+def _empty(what: str, given: Mapping[str, object]) -> str:
+    """What is said where a list has no rows: that there is nothing, or that nothing is as it was asked for."""
+    if any(given.get(name) is not None for name in ("where", "port", "code", "type", "since", "person", "action")):
+        rows = {"suspended": "suspended message", "audit": "act"}.get(what, "row")
+        return f"No {rows} fits. For all of them: crossdock get {what}"
+    nothing = {"access": "There are no rights given.", "audit": "Nobody has done anything."}
+    return nothing.get(what, f"There are no {'suspended messages' if what == 'suspended' else what}.")
+
+
+def _refuse_options(what: str, given: Mapping[str, object]) -> None:
     """An option that says nothing about a list is a mistake."""
     from crossdock.errors import UsageError
 
@@ -192,6 +208,8 @@ def _refuse_options(what: str, given: Mapping[str, str | None]) -> None:
         if value is not None and option not in _OPTIONS.get(what, ()):
             lists = "|".join(each for each, options in _OPTIONS.items() if option in options)
             raise UsageError(f"--{option} is for: crossdock get {lists}")
+        if given["by"] is not None and value is not None and option != "by":
+            raise UsageError(f"--by counts all that is suspended: leave --{option} out.")
 
 
 app.command()(messages.describe)

@@ -11,7 +11,7 @@ from typing import Any
 
 from rich.console import Console
 
-from crossdock.cli.output import table_of
+from crossdock.cli.output import in_json, table_of
 from crossdock.printable import printable, printable_json, printable_lines
 
 # Of each list the first of these that its rows have is what commands take.
@@ -65,7 +65,7 @@ def _csv_cell(value: Any) -> str:
     if isinstance(value, bool | list | tuple) or _is_nested(value):
         return _json(value)
     if not isinstance(value, str):
-        return str(value)
+        return in_json(value)
     harmful = value.startswith(("\t", "\r")) or value.lstrip().startswith(_FORMULA)
     return f"'{printable_lines(value)}" if harmful else printable_lines(value)
 
@@ -76,4 +76,4 @@ def _is_nested(value: Any) -> bool:
 
 
 def _json(document: object) -> str:
-    return printable_json(json.dumps(document, default=str, ensure_ascii=False))
+    return printable_json(json.dumps(document, default=in_json, ensure_ascii=False))

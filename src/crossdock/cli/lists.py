@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields
+from typing import TYPE_CHECKING
 
 from crossdock.cli.output import Format, Row, columns_of
+
+if TYPE_CHECKING:
+    from crossdock.cli.asked import Asked
 
 # How a list of this name is printed: its rows are given, and what else is said with them.
 Show = Callable[[], None]
@@ -21,6 +25,20 @@ def print_list(rows: Sequence[Row], output: Format, show: Show, columns: Sequenc
         formats.print_json_line([columns_of(row) for row in rows])
     else:
         show()
+
+
+def known_port(service: Asked, name: str) -> None:
+    """Nothing is found for a name that is written wrongly either: raises UsageError if nobody has this one."""
+    from difflib import get_close_matches
+
+    from crossdock.errors import UsageError
+
+    names = [row.name for row in service.ports()] + [row.name for row in service.orchestrations()]
+    if name in names or name.endswith(".response"):
+        return
+    close = get_close_matches(name, names, 1)
+    meant = f"Did you mean {close[0]!r}? " if close else ""
+    raise UsageError(f"There is no send port or orchestration {name!r}. {meant}See: crossdock get ports|orchestrations")
 
 
 def columns_of_list(what: str) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from crossdock.cli.asked import Asked, Place, acting, asking
+from crossdock.cli.completion import names_of
 from crossdock.cli.options import Output
 from crossdock.cli.output import Format
 from crossdock.cli.watching import shown
@@ -53,19 +54,31 @@ def trace(
 def describe(
     place: Place,
     id_: Annotated[
-        str, typer.Argument(metavar="ID", help="A message or an instance, as `get messages|instances` show it.")
+        str,
+        typer.Argument(
+            metavar="ID|NAME",
+            help="A message, an instance or a send port, as `get messages|instances|ports` show it.",
+            autocompletion=names_of("port"),
+        ),
     ],
     output: Output = Format.TABLE,
 ) -> None:
     """Show one message in full: its properties, its parts and its copies. Personal values are masked.
 
-    Or one instance of an orchestration: every step with its source lines, and its messages.
+    Or one instance of an orchestration: every step with its source lines, and its messages. Or one send port: its
+    filter, what waits there and why, and what is suspended there by code.
     """
+    from crossdock.administration.described_port import describe_port
+    from crossdock.administration.message_ids import may_be_id
     from crossdock.administration.service import DescribedMessage
     from crossdock.cli.show_instances import print_instance
     from crossdock.cli.show_message import print_message
+    from crossdock.cli.show_port import print_port
 
     with place.asked() as service:
+        if not may_be_id(id_):
+            print_port(describe_port(service, id_), output)
+            return
         described = service.describe(id_)
     if isinstance(described, DescribedMessage):
         print_message(described, output)

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
@@ -46,6 +47,8 @@ logger = logging.getLogger(__name__)
 
 _USUAL = Logs()
 _TABLE_ROWS = 100
+_SHORT_VERSION = 12
+_IDS = ("id", "sample", "blocked_by")  # columns of lists
 _MESSAGE = 8  # ids of messages are UUIDs of this version
 _WORST_FIRST = ("silent", "stuck", "throttled", "stopping", "running")
 
@@ -62,7 +65,12 @@ class Format(StrEnum):
 
 
 def print_json(document: object) -> None:
-    sys.stdout.write(printable_json(json.dumps(document, default=str, ensure_ascii=False, indent=2)) + "\n")
+    sys.stdout.write(printable_json(json.dumps(document, default=in_json, ensure_ascii=False, indent=2)) + "\n")
+
+
+def in_json(value: object) -> str:
+    """What JSON has no word for: a time as ISO 8601 says, an id as its text."""
+    return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
 def print_rows(rows: Sequence[Row], format_: Format, *, empty: str) -> None:
@@ -101,20 +109,19 @@ def picked(row: object, *names: str) -> dict[str, Any]:
     return {name: getattr(row, name) for name in names}
 
 
-def print_suspended(rows: Sequence[SuspendedRow], format_: Format, *, limit: int) -> None:
+def print_suspended(
+    rows: Sequence[SuspendedRow], format_: Format, *, limit: int, empty: str = "There are no suspended messages."
+) -> None:
     """A page, as a table in the width of a terminal; else with all of each. Where the next page begins is said too."""
     shown: Sequence[Row] = [brief(row) for row in rows[:limit]] if format_ is Format.TABLE else rows[:limit]
-    print_rows(shown, format_, empty="There are no suspended messages.")
+    print_rows(shown, format_, empty=empty)
     if len(rows) > limit:
         sys.stderr.write(f"There are more: crossdock get suspended --after {rows[limit - 1].sequence}\n")
 
 
 def print_waiting(rows: Sequence[WaitingOverview], format_: Format) -> None:
     """What waits, and until when, in the width of a terminal."""
-    shown = [
-        {**columns_of(row), "due_at": None if row.due_at is None else f"{row.due_at:%Y-%m-%d %H:%M:%S}"} for row in rows
-    ]
-    print_rows(shown if format_ is Format.TABLE else rows, format_, empty="Nothing waits for its next attempt.")
+    print_rows(rows, format_, empty="Nothing waits for its next attempt.")
 
 
 def print_outcomes(outcomes: Sequence[Outcome], format_: Format, *, total: int) -> None:
@@ -139,8 +146,10 @@ def print_edited(edited: Edited, format_: Format) -> None:
     shown = {name: value for name, value in columns_of(edited).items() if name != "kept"}
     print_rows([{**shown, "edited_id": short(edited.edited_id)}], format_, empty="")
     if edited.kept:
-        kept = ", ".join(f"{name} = {value}" for name, value in edited.kept.items())
-        sys.stdout.write(printable(f"Not read from the new body, and as they were: {kept}") + "\n")
+        kept = ", ".join(f"{name} = {value}" for name, value in edited.kept.items() if not name.startswith("BTS."))
+        sys.stdout.write(
+            printable(f"Not read from the new body, and as they were: {kept or 'system properties'}") + "\n"
+        )
 
 
 def print_hosts(rows: Sequence[HostOverview], format_: Format) -> None:
@@ -149,11 +158,20 @@ def print_hosts(rows: Sequence[HostOverview], format_: Format) -> None:
     print_rows(shown, format_, empty="There are no hosts.")
 
 
-def print_audit(rows: Sequence[AuditRow], format_: Format) -> None:
+def print_audit(rows: Sequence[AuditRow], format_: Format, *, empty: str = "Nobody has done anything.") -> None:
     """As a table without what was before and after, unless it is why something was refused."""
-    names = ("person", "action", "target", "outcome", "reason")
-    shown = [{"at": f"{row.at:%Y-%m-%d %H:%M:%S}", **picked(row, *names)} for row in rows]
-    print_rows(shown if format_ is Format.TABLE else rows, format_, empty="Nobody has done anything.")
+    names = ("at", "person", "action", "target", "outcome")
+    shown = [{**picked(row, *names), "reason": _why_refused(row) or row.reason} for row in rows]
+    print_rows(shown if format_ is Format.TABLE else rows, format_, empty=empty)
+
+
+def _why_refused(row: AuditRow) -> str | None:
+    return row.after.get("reason") if row.outcome == "refused" and isinstance(row.after, dict) else None
+
+
+def time(at: datetime | None) -> str:
+    """In UTC, to the second, as it is sorted."""
+    return "" if at is None else f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%SZ}"
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -184,7 +202,7 @@ def table_of(rows: Sequence[Mapping[str, Any]], title: str | None = None, *, who
             name.replace("_", " "), justify="right" if number else "left", overflow="fold", no_wrap=name == "id"
         )
     for row in rows:
-        cells = (short(value) if name == "id" and not whole_ids else _cell(value) for name, value in row.items())
+        cells = (short(value) if name in _IDS and not whole_ids else _cell(value) for name, value in row.items())
         table.add_row(*map(Text, cells))
     return table
 
@@ -335,6 +353,8 @@ def progress(logs: Logs = _USUAL) -> Iterator[Progress]:
 def _cell(value: Any) -> str:
     if value is None:
         return "-"
+    if isinstance(value, datetime):
+        return time(value)
     if isinstance(value, list):
-        return printable(", ".join(map(str, value))) or "-"
+        return ", ".join(map(_cell, value)) or "-"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else printable(str(value))

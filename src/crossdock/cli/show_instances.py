@@ -33,7 +33,7 @@ def print_instances(rows: Sequence[Instance], format_: Format) -> None:
         for row in rows[:_TABLE_ROWS]
     ]
     for row, columns in zip(rows, shown, strict=False):
-        columns |= {"waits_for": row.reason or row.waits_for, "since": f"{row.since:%Y-%m-%d %H:%M:%S}"}
+        columns |= {"waits_for": row.reason or row.waits_for, "since": row.since}
         columns |= {"correlated_by": correlated_by(row.correlated.values())}
     print_rows(shown, format_, empty="There are no instances.")
     if len(rows) > _TABLE_ROWS:
@@ -59,7 +59,7 @@ def print_instance(described: DescribedInstance, format_: Format) -> None:
     out.print(table_of(head))
     rows = []
     for step in described.steps:
-        at = None if step.at is None else f"{step.at:%Y-%m-%d %H:%M:%S}"
+        at = step.at
         rows += [{"step": step.number, "at": at, "what": each, "line": None} for each in step.events]
         rows += [{"step": step.number, "at": at, "what": each.what, "line": each.line or None} for each in step.did]
     for title, shown in (("Steps", rows), ("Messages", [columns_of(each) for each in described.messages])):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from itertools import groupby
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from rich.tree import Tree
 
-from crossdock.cli.output import Format, columns_of, console, print_json, print_rows, short, table_of
+from crossdock.cli.output import Format, columns_of, console, print_json, print_rows, short, table_of, time
 from crossdock.printable import printable
 
 if TYPE_CHECKING:
@@ -110,11 +110,6 @@ def print_message(described: DescribedMessage, format_: Format) -> None:
     _say(f"Why: crossdock explain {short_id}. Its journey: crossdock trace {short_id}")
 
 
-def time(at: datetime | None) -> str:
-    """In UTC, to the second, as it is sorted."""
-    return "" if at is None else f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%SZ}"
-
-
 def _head(explained: ExplainedMessage, *, in_full: bool) -> str:
     kind = f" of type {explained.type}" if explained.type else ""
     place = f" at {explained.location}" if explained.location else ""
@@ -179,12 +174,22 @@ def _grow(tree: Tree, traced: Traced) -> None:
                 tree.add(printable(_event(event)))
         else:
             branch = tree.add(printable(str(events[0].port)))
-            for event in events:
-                branch.add(printable(_event(event)))
+            for count, event in _folded(events):
+                branch.add(printable(_event(event) + (f"  {count:,} times" if count > 1 else "")))
     for child in traced.children:
         _grow(tree.add(_node(child)), child)
     if traced.left_out:
         tree.add(f"... and {traced.left_out:,} more")
+
+
+def _folded(events: Sequence[TraceEvent]) -> Iterator[tuple[int, TraceEvent]]:
+    """What a host put back untried, several times in a row, is one line: the last of them."""
+    for kind, each in groupby(events, key=lambda event: event.event):
+        same = list(each)
+        if kind == "given-back":
+            yield len(same), same[-1]
+        else:
+            yield from ((1, event) for event in same)
 
 
 def _event(event: TraceEvent) -> str:

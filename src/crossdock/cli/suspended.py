@@ -207,7 +207,7 @@ def _deal(
         with stages() as say:
             for outcome in verb(chosen, rate=rate, stop=stop):
                 outcomes.append(outcome)
-                if len(outcomes) % 100 == 0 or len(outcomes) == total:
+                if total > 1 and (len(outcomes) % 100 == 0 or len(outcomes) == total):
                     say(f"{len(outcomes):,} of {total:,}")
     print_outcomes(outcomes, output, total=total)
     if len(outcomes) < total or not all(each.done for each in outcomes):

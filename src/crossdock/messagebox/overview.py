@@ -90,7 +90,10 @@ class LocationOverview:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionOverview:
-    """A subscription of an enlisted service, or of a running instance with what it waits for."""
+    """A subscription of an enlisted service with its filter, or of a running instance with what it waits for.
+
+    An empty filter matches only what names the port. The MessageBox lists no filters: the service adds them.
+    """
 
     name: str
     host: str
@@ -100,6 +103,7 @@ class SubscriptionOverview:
     id: int
     instance: UUID | None
     waits_for: str | None
+    filter: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,8 @@ Place = Literal["queued", "claimed", "waiting", "suspended", "held"]
 class Copy:
     """A reference to the message that is not settled. `attempt` counts the attempts that failed.
 
-    `at` is when it was claimed, is due or was suspended. `held`: its instance keeps it until it ends.
+    `at` is when it was claimed, is due or was suspended. `waiting`: for its next attempt, or because its ordered port
+    is blocked. `held`: its instance keeps it until it ends.
     """
 
     message_id: UUID

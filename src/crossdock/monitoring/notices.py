@@ -6,6 +6,7 @@ A line names the artefact, the code, how many messages it concerns and the next 
 from __future__ import annotations
 
 import logging
+import shlex
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -103,13 +104,13 @@ class Notices:
         again = f", {state.count:,} in all" if state.said is not None else ""
         match code:
             case _ if code == AWAY:
-                what = f"{_attempts(count)} failed ({code}){again}; they are tried again. See: crossdock get ports"
+                what = f"{_attempts(count)} failed ({code}){again}; they are tried again. See: {_waiting(state.named)}"
             case UnroutedError.code:
-                what = f"nobody subscribes to {_messages(count)} ({code}){again}. See: crossdock get suspended"
+                what = f"nobody subscribes to {_messages(count)} ({code}){again}. See: {_suspended(state.named, code)}"
             case _ if state.named.kind == "orchestration":
                 what = f"{_counted(count, 'instance')} suspended ({code}){again}. See: crossdock get instances"
             case _:
-                what = f"{_counted(count, 'message')} suspended ({code}){again}. See: crossdock get suspended"
+                what = f"{_counted(count, 'message')} suspended ({code}){again}. See: {_suspended(state.named, code)}"
         logger.warning("%s: %s", state.named, what, extra={"facts": _facts(state.named, code, count)})
         state.said, state.unsaid = self._clock(), 0
 
@@ -120,10 +121,10 @@ class Notices:
             self._say(key, state)
         if code == UnroutedError.code:
             return  # the location has worked all the time, and whether the next one has a subscriber is not known
-        stay = "" if code == AWAY else "; what is suspended stays so: crossdock resume ID"
+        stay = "" if code == AWAY else f"; what is suspended stays so. See: {_suspended(state.named, code)}"
         logger.warning(
-            "%s works again after %.0f s, %s failed (%s)%s",
-            state.named, seconds, f"{state.count:,}", code, stay,
+            "%s works again%s, %s failed (%s)%s",
+            state.named, f" after {seconds:.0f} s" if seconds >= 1 else "", f"{state.count:,}", code, stay,
             extra={"facts": _facts(state.named, code, state.count) | {"over": True}},
         )  # fmt: skip
 
@@ -143,6 +144,18 @@ class Notices:
         for id_, _, definition in stored:
             if definition is not None:
                 self._names[artefact, id_] = _Named(kind, str(definition.get("name")))
+
+
+def _waiting(named: _Named) -> str:
+    """The command that shows why the deliveries of a port are tried again; of a location there is none, but its row."""
+    if named.kind == "receive location":
+        return "crossdock get locations"
+    return f"crossdock get waiting --port {shlex.quote(named.name)}"
+
+
+def _suspended(named: _Named, code: str) -> str:
+    port = f" --port {shlex.quote(named.name)}" if named.kind == "send port" else ""
+    return f"crossdock get suspended{port} --code {code}"
 
 
 def _facts(named: _Named, code: str, count: int) -> dict[str, object]:

@@ -4,9 +4,11 @@
 -- name: locate
 -- The copies of messages. Nobody finds a reference by its message, except by reading all of a queue; by the numbers that the
 -- references of its transaction have, and the places where its services wait, the index of a queue is enough. Whoever does not
--- know them gives all numbers, and waits for it.
-SELECT copy.message_id, copy.place, host.name AS host, copy.sequence, copy.subscription_id, service.id AS service_id,
-       service.name AS service, copy.attempt, copy.instance_id AS instance, copy.at, copy.kind, copy.code, copy.reason
+-- know them gives all numbers, and waits for it. What is queued at an ordered port that is blocked waits: it says by what.
+SELECT copy.message_id, CASE WHEN line.why IS NULL THEN copy.place ELSE 'waiting' END AS place, host.name AS host,
+       copy.sequence, copy.subscription_id, service.id AS service_id, service.name AS service, copy.attempt,
+       copy.instance_id AS instance, coalesce(copy.at, line.due_at) AS at, copy.kind, copy.code,
+       coalesce(copy.reason, line.why) AS reason
   FROM (SELECT message_id, 'queued' AS place, host_id, sequence, subscription_id, service_id, attempt, instance_id,
                NULL::timestamptz AS at, NULL AS kind, NULL AS code, NULL AS reason
           FROM queue
@@ -46,6 +48,26 @@ SELECT copy.message_id, copy.place, host.name AS host, copy.sequence, copy.subsc
   JOIN host ON host.id = copy.host_id
   LEFT JOIN instance ON copy.place = 'held' AND instance.host_id = copy.host_id AND instance.id = copy.instance_id
   LEFT JOIN service ON service.id = coalesce(copy.service_id, instance.service_id)
+  LEFT JOIN LATERAL (SELECT CASE WHEN lease.blocked_by IS NULL THEN lease.blocked_until END AS due_at,
+                            CASE WHEN lease.blocked_by = 0 THEN 'Its port is ordered: what began before that has to end first.'
+                                 WHEN lease.blocked_by IS NOT NULL
+                                 THEN concat('Its port is ordered, and first somebody has to deal with suspended message ',
+                                             (SELECT suspended.message_id
+                                                FROM suspended
+                                               WHERE suspended.sequence = lease.blocked_by), '.')
+                                 WHEN first.sequence < copy.sequence
+                                 THEN concat('Its port is ordered, and message ', first.message_id, ' is before it: ',
+                                             lease.reason)
+                                 ELSE coalesce(lease.reason, '') END AS why
+                       FROM subqueue_lease AS lease
+                       LEFT JOIN LATERAL (SELECT queue.sequence, queue.message_id
+                                            FROM queue
+                                           WHERE queue.host_id = lease.host_id AND queue.subqueue = lease.service_id
+                                             AND queue.subqueue > 0
+                                           ORDER BY queue.sequence
+                                           LIMIT 1) AS first ON true
+                      WHERE copy.place = 'queued' AND lease.service_id = service.subqueue
+                        AND lease.blocked_until > clock()) AS line ON true
  ORDER BY copy.sequence;
 
 
