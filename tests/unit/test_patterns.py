@@ -15,7 +15,7 @@ import crossdock
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
-    from re import _constants, _parser  # type: ignore[attr-defined] # nothing else takes a pattern apart
+    from re import _constants, _parser  # nothing else takes a pattern apart
 
 _OPTIONAL_FOLDERS = ("crossdock.bench",)
 _REPEATS = (_constants.MAX_REPEAT, _constants.MIN_REPEAT)
