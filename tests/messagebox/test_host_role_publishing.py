@@ -156,3 +156,24 @@ def test_id_of_a_message_does_not_tell_the_next_one(agent: Agent) -> None:
     bits = {agent.message_id().int & (2**38 - 1) for _ in range(20)}
 
     assert len(bits) == 20
+
+
+def test_size_of_a_body_is_not_what_its_publisher_says(attack: Attack) -> None:
+    [(epoch,)] = attack.connection.execute("SELECT epoch_token FROM box").fetchall()
+    id_, body = uuid4(), b"x" * 1_000_000
+
+    attack.connection.execute(
+        "SELECT publish_few(%s, %s::json[], %s, %s, '{body}', %s, '{1}', '{0}', '{}', '{}', NULL, %s, %s, NULL)",
+        [[id_], ["{}"], [id_], [id_], [body], SUBSCRIPTION_LOCK, epoch],
+    )
+
+    assert rows(attack.database, "SELECT size FROM part WHERE id = %s", id_) == [(1_000_000,)]
+
+
+def test_context_that_nobody_could_hold_is_refused(attack: Attack) -> None:
+    before = attack.everything()
+
+    with pytest.raises(psycopg.errors.ProgramLimitExceeded, match="more than 1,048,576 bytes"):
+        Publishing(attack)(context=json.dumps({"promoted": {"Region": "x" * 1_048_576}, "written": {}}))
+
+    assert attack.everything() == before

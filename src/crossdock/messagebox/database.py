@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
@@ -47,6 +47,7 @@ _SESSION = {
 # that a crash of the server undoes was never made.
 _CLAIMING = {"enable_sort": "off", "synchronous_commit": "off"}
 _CHECK_SECONDS = 0.5
+_PASSING = ("worked_at", "actor")  # of a connection
 _NOT_CREATED = "The MessageBox has not been created yet. Create it with: crossdock run APP"
 
 
@@ -187,11 +188,23 @@ class Database:
 
     @contextmanager
     def lent(self) -> Iterator[psycopg.Connection]:
-        """A connection on which code of others runs. What it leaves in the session and in the driver ends with it."""
-        with translated(), closing(self.connect()) as connection:
-            _set(connection, self._actor.settings())
-            yield connection
-        self.outage.worked()
+        """A connection on which code of others runs: nobody who has it next finds what that left."""
+        with self.connection() as connection:
+            assert isinstance(connection, _Connection)
+            before = _driver_state(connection)
+            try:
+                yield connection
+            finally:
+                if _driver_state(connection) != before:
+                    connection.close()
+                if not connection.closed:
+                    self._renew(connection)
+
+    def _renew(self, connection: _Connection) -> None:
+        """The session as it was when it began: its settings, its role, what it holds and what it listens to."""
+        connection.execute(statement("renew_session"), prepare=False)
+        connection.actor = _NOBODY
+        self._configure(connection)
 
     def claiming(self) -> AbstractContextManager[psycopg.Connection]:
         """The same, for statements that read a queue in its order."""
@@ -255,6 +268,12 @@ def _pool(
         reconnect_timeout=5,
         open=True,
     )
+
+
+def _driver_state(connection: psycopg.Connection) -> dict[str, int]:
+    """What the driver keeps for a connection: its factories, its adapters, whom it tells of notices."""
+    kept = {name: value for name, value in vars(connection).items() if name not in _PASSING}
+    return {name: len(value) if isinstance(value, list) else id(value) for name, value in kept.items()}
 
 
 def _check(connection: psycopg.Connection) -> None:

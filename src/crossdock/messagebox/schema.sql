@@ -1142,6 +1142,11 @@ DECLARE
     counted uuid[] := references_to;
     drawn_before bigint := (SELECT last_value FROM reference_sequence);
 BEGIN
+    -- Whoever claims messages has their contexts in memory, and large bodies not: what they take is not believed.
+    IF pg_column_size(contexts) > 1048576
+       AND EXISTS (SELECT FROM unnest(contexts) AS context WHERE octet_length(context::text) > 1048576) THEN
+        RAISE program_limit_exceeded USING MESSAGE = 'a context has more than 1,048,576 bytes';
+    END IF;
     IF exceptions IS NOT NULL THEN
         counted := counted || ARRAY(SELECT reference.message_id
                                       FROM unnest(ARRAY['queued', 'activated', 'stopped', 'suspended']) AS kind,
@@ -1157,7 +1162,7 @@ BEGIN
                                        WHERE part.message_id = message.id
                                        ORDER BY part.number) AS parts) AS own;
     INSERT INTO part (id, name, body, size, fragments)
-    SELECT part.id, part.name, part.body, coalesce(part.size, length(part.body)), coalesce(part.pieces, 0)
+    SELECT part.id, part.name, part.body, coalesce(length(part.body), part.size), coalesce(part.pieces, 0)
       FROM unnest(part_ids, names, bodies, sizes, pieces) AS part (id, name, body, size, pieces);
     -- Each is looked up by itself: a plan that was made when there were few subscriptions would else read them all. And the
     -- arrays are hidden in (SELECT ...) and array_position: if PostgreSQL saw how short they are, it would make a new plan for

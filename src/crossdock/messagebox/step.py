@@ -85,7 +85,7 @@ class OpenedStep:
 
         They get the connection under a role that has no rights on our schema, where there is one. That guards against
         mistakes. It is no boundary: whoever has the connection can leave the role. What they set on the connection is
-        ours again afterwards, and their session ends with the step.
+        ours again afterwards, and their session is discarded after the step.
         """
         work = Work(self._connection)
         ours = {name: getattr(self._connection, name) for name in _OURS}

@@ -200,6 +200,19 @@ SELECT set_config('role', %(role)s, true), set_config('search_path', 'crossdock,
        set_config('statement_timeout', '0', true), set_config('lock_timeout', '0', true);
 
 
+-- name: renew_session
+-- A session as it was when it began, with the role that it began with. As DISCARD ALL, but for plans, and for prepared
+-- statements, which the driver counts on.
+CLOSE ALL;
+SET SESSION AUTHORIZATION DEFAULT;
+RESET ROLE;
+RESET ALL;
+UNLISTEN *;
+SELECT pg_advisory_unlock_all();
+DISCARD SEQUENCES;
+DISCARD TEMP;
+
+
 -- name: read_backend
 -- The process of the server that serves this session.
 SELECT pg_backend_pid();
