@@ -38,6 +38,7 @@ for _variable in ("COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR", "PAGER"):
     os.environ.pop(_variable, None)
 
 _TEMPLATE = f"crossdock_template_{os.getpid()}"
+_MANY_FILES = 10
 _COMPILED = pytest.StashKey[bool]()
 # A test that kills PostgreSQL starts one of its own. Nobody reads this one after the run.
 _UNSAFE_AND_QUICK = {"fsync": "off", "full_page_writes": "off"}
@@ -182,10 +183,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: "process" not in item.path.parts)
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish(session: pytest.Session) -> None:
+    _make_spark_start_quickly(session)
     _leave_out_of_garbage_collection()
     for name in ("COLUMNS", "LINES"):  # which readline sets behind Python's back, and processes that we start see
         os.unsetenv(name)
+
+
+def _make_spark_start_quickly(session: pytest.Session) -> None:
+    """Each run of a test starts a Spark of its own. To make the archive pays where there are many such tests."""
+    files = {item.path for item in session.items if "process" in item.path.parts}
+    if files:
+        from spark_archive import use_spark_archive  # imports pyspark
+
+        use_spark_archive(make=len(files) >= _MANY_FILES)
 
 
 @pytest.hookimpl(trylast=True)

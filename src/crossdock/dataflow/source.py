@@ -1,6 +1,9 @@
 """The Spark source of the bulk lane: sources of one receive host that this query has claimed in the intake ledger.
 
 The offset counts the micro-batches of one query and means nothing else: the ledger knows what is still to be read.
+
+Before the first message is published, Spark imports this module in seven processes. One of them asks the ledger: the
+others do not import what that takes.
 """
 
 from __future__ import annotations
@@ -8,17 +11,18 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit
 
 from crossdock.errors import CrossdockError
-from crossdock.messagebox.agent import Agent
-from crossdock.messagebox.claims import SourceClaims
 from crossdock.messagebox.conninfo import Travelling
 from crossdock.receive.item import IntakeItem
+
+if TYPE_CHECKING:
+    from crossdock.messagebox.claims import SourceClaims
 
 ITEMS_PER_BATCH = 4_000
 BYTES_PER_BATCH = 128 * 1024 * 1024
@@ -79,6 +83,8 @@ class IntakeReader(DataSourceStreamReader):
     @property
     def claims(self) -> SourceClaims:
         if self._claims is None:
+            from crossdock.messagebox.agent import Agent
+
             self._claims = Agent(self._database.arrived(), connections=1).ledger.claims()
         return self._claims
 
