@@ -184,7 +184,7 @@ def test_viewer_keeps_views_of_its_own_and_changes_none_of_others(office: Office
         "DELETE FROM suspended",
         "INSERT INTO queue SELECT * FROM queue",
         "UPDATE service SET predicate = '[]'",
-        "SELECT * FROM read_messages(ARRAY(SELECT id FROM message), 100, 'save')",
+        "SELECT * FROM read_messages(ARRAY(SELECT id FROM message), 100)",
         "SELECT * FROM edit_delivery(1::smallint, 1, gen_random_uuid(), '{}', '{}', '{}', '{}', '{}', '{}', '{}')",
         "SELECT * FROM publish_few('{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', NULL, 1, NULL, NULL)",
         "SET ROLE {owner}",

@@ -182,7 +182,7 @@ class Subscriptions:
         _moved(connection)
         resumed = 0
         if service is None:
-            connection.execute(statement("set_group_state"), {"name": name, "state": after})
+            connection.execute(host_statement("set_group_state", None), {"name": name, "state": after})
         else:
             resumed = change_state(connection, service, before, after)
         members = settle_members(connection)
@@ -201,8 +201,7 @@ class Subscriptions:
             _refuse_foreign(connection, "Receive location", name, application)
             if changed:
                 _moved(connection)
-                connection.execute(host_statement("renew_location_token", None))
-                connection.execute(statement("set_location_enabled"), {"name": name, "enabled": enabled})
+                connection.execute(host_statement("set_location_enabled", None), {"name": name, "enabled": enabled})
             action, outcome = "enable" if enabled else "disable", DONE if changed else UNCHANGED
             facts = {"enabled": row[0]}, {"enabled": enabled}
             record_act(connection, action, name, *facts, outcome, application=application)

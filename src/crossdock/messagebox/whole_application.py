@@ -76,7 +76,7 @@ def change_application(
 def _changed(connection: psycopg.Connection, kind: str, name: str, service: int, before: str, after: str) -> int:
     _refuse_empty_group(connection, kind, name, after)
     if kind == _GROUP:
-        connection.execute(statement("set_group_state"), {"name": name, "state": after})
+        connection.execute(host_statement("set_group_state", None), {"name": name, "state": after})
         return 0
     return change_state(connection, service, before, after)
 
@@ -102,8 +102,8 @@ def enable_application(
     found = connection.execute(statement("list_receiving"), {"application": application}).fetchall()
     if any(before != enabled for _, before in found):
         moved()
-        connection.execute(host_statement("renew_location_token", None))
-        connection.execute(statement("set_application_enabled"), {"application": application, "enabled": enabled})
+        changing = {"application": application, "enabled": enabled}
+        connection.execute(host_statement("set_application_enabled", None), changing)
     done = [ArtefactTransition("receive location", name, _shown(before), _shown(enabled)) for name, before in found]
     _record(connection, "enable" if enabled else "disable", application, done)
     return done
