@@ -218,8 +218,10 @@ def test_right_for_one_application_holds_for_no_other(office: Office, folder: Pa
     assert run(user, "edit", other, "-p", "Amount=7")[0] == 2
     assert kinds(office.agent) == [("stopped", "Other")]
     with psycopg.connect(user, autocommit=True, options="-csearch_path=crossdock") as connection:
-        change = "UPDATE service SET state = 'started' WHERE name = 'Other'"
+        change = "SELECT set_service_state(id, 'started') FROM service, move_epoch() WHERE name = 'Other'"
         assert connection.execute(change.encode()).rowcount == 0
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            connection.execute(b"UPDATE service SET state = 'started' WHERE name = 'Other'")
     assert {row.name: row.state for row in office.agent.configuration.list_ports()}["Other"] == "stopped"
 
 

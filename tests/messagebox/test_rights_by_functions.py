@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 from box import PROPERTIES, a_publication, an_orchestration, deployment, listed
+from crossdock.message.context import CONTEXT_LIMIT_BYTES
 from crossdock.message.message import message_id
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.deployment import Deployment
@@ -232,3 +233,10 @@ def test_viewer_is_shown_an_instance_without_its_steps(agent: Agent, user: User)
             shown.append(len(found.records))
 
     assert shown == [0, 1]
+
+
+def test_edited_message_has_no_larger_context_than_any(agent: Agent, user: User) -> None:
+    row, ann = a_suspended(agent), user(("edit", "mine"))
+    large = json.dumps({"promoted": {"Region": "x" * CONTEXT_LIMIT_BYTES}, "written": {}})
+
+    assert rows(ann, EDIT, row.host_id, row.sequence, uuid4(), large, [uuid4()]) == []

@@ -281,6 +281,7 @@ WITH edited AS (
                          FROM unnest(%(part)s || %(message)s) AS own (id)
                          JOIN intake ON intake.sequence = ledger_number(own.id))
        AND cardinality(%(part)s) BETWEEN 1 AND 32767 AND array_ndims(%(part)s) = 1
+       AND octet_length(%(context)s::text) <= 1048576 -- CONTEXT_LIMIT_BYTES: each claim reads it
        AND labels_of(%(context)s) @> (SELECT labels_of(message.context) FROM message WHERE message.id = suspended.message_id)
     RETURNING suspended.*, service.name, service.application
 ), stored AS (
