@@ -105,7 +105,7 @@ class Suspended:
         sequences = [each.sequence for each in deliveries]
         with self._database.connection() as connection:
             query = host_statement("list_withheld", None)
-            withheld = dict(connection.execute(query, {"sequences": sequences}).fetchall())
+            withheld: dict[int, str] = dict(connection.execute(query, {"sequences": sequences}).fetchall())
         return withheld | {
             sequence: f"application {application!r} is undeployed; deploy it again first"
             for sequence, application in self._database.rows("list_held_back", {"sequence": sequences})
