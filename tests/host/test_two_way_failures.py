@@ -62,6 +62,28 @@ def test_port_that_has_given_up_is_told_to_the_client_at_once(
     assert (len(shop.requests), running.suspended()) == (attempts, [("send", "Shop")])
 
 
+def test_nobody_who_sees_who_waits_answers_or_gives_up_in_their_place(
+    office: Opened, shop: Partner, database: str
+) -> None:
+    at, seen = free_port(), list[tuple[str, str]]()
+
+    def respond(request: Request) -> tuple[int, bytes]:
+        [(waiting, context)] = rows(
+            database, "SELECT instance_id::text, context::text FROM instance_subscription, message"
+        )
+        seen.append((waiting, context))
+        rows(database, "SELECT pg_notify('crossdock_given_up', %s)", waiting)
+        return receipt(request)
+
+    shop.respond = respond
+    office(application(at, shop_port(shop), timeout=TIMEOUT))
+
+    assert asked_in_time(at).status_code == 200
+
+    [(waiting, context)] = seen
+    assert waiting not in context  # nor can the token that is written there be worked out
+
+
 def test_failure_of_a_port_that_does_not_answer_is_not_the_failure_of_the_request(
     office: Opened, shop: Partner
 ) -> None:

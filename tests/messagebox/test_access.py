@@ -184,7 +184,7 @@ def test_viewer_keeps_views_of_its_own_and_changes_none_of_others(office: Office
         "DELETE FROM suspended",
         "INSERT INTO queue SELECT * FROM queue",
         "UPDATE service SET predicate = '[]'",
-        "SELECT * FROM read_messages(ARRAY(SELECT id FROM message), 100, 'save')",
+        "SELECT * FROM read_messages(ARRAY(SELECT id FROM message), 100)",
         "SELECT * FROM edit_delivery(1::smallint, 1, gen_random_uuid(), '{}', '{}', '{}', '{}', '{}', '{}', '{}')",
         "SELECT * FROM publish_few('{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', NULL, 1, NULL, NULL)",
         "SET ROLE {owner}",
@@ -218,8 +218,10 @@ def test_right_for_one_application_holds_for_no_other(office: Office, folder: Pa
     assert run(user, "edit", other, "-p", "Amount=7")[0] == 2
     assert kinds(office.agent) == [("stopped", "Other")]
     with psycopg.connect(user, autocommit=True, options="-csearch_path=crossdock") as connection:
-        change = "UPDATE service SET state = 'started' WHERE name = 'Other'"
+        change = "SELECT set_service_state(id, 'started') FROM service, move_epoch() WHERE name = 'Other'"
         assert connection.execute(change.encode()).rowcount == 0
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            connection.execute(b"UPDATE service SET state = 'started' WHERE name = 'Other'")
     assert {row.name: row.state for row in office.agent.configuration.list_ports()}["Other"] == "stopped"
 
 

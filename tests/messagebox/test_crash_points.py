@@ -239,7 +239,7 @@ QUESTIONS: dict[str, Story] = {
     "ledger.progress": lambda agent, _: agent.ledger.progress(1),
     "ledger.published": lambda agent, _: agent.ledger.published(after=0),
     "queues.notify": lambda agent, world: agent.queues.notify([world.host]),
-    "queues.tell_given_up": lambda agent, _: agent.queues.tell_given_up([INSTANCE]),
+    "queues.tell_given_up": lambda agent, _: agent.queues.tell_given_up([str(INSTANCE)]),
     "queues.has_subqueues": lambda agent, world: agent.queues.has_subqueues(world.host),
     "queues.idle": lambda agent, world: agent.queues.idle(world.host),
     "queues.any_dead": lambda agent, world: agent.queues.any_dead(world.host),

@@ -214,10 +214,7 @@ STATEMENTS: dict[str, tuple[str, Mapping[str, Any]]] = {
     "list_holders": (statement("list_holders"), {"host": [HOST], "instance": IDS, "message": IDS}),
     "list_stopped": (statement("list_stopped"), {"service": 3}),
     "list_resumable": (statement("list_resumable"), DELIVERIES),
-    "list_contexts": (
-        statement("list_contexts"),
-        {"message": IDS, "host": [HOST] * len(IDS), "home": [HOST] * len(IDS)},
-    ),
+    "list_contexts": (statement("list_contexts"), DELIVERIES),
     "list_unreported": (statement("list_unreported"), {"limit": 200}),
     "report_failures": (statement("report_failures"), {"message": IDS, "report": ["[]"] * len(IDS)}),
     "sum_log": (log_statement("sum_log", "message", 1), {}),

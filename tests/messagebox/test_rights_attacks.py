@@ -2,53 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import psycopg
 import pytest
-from psycopg.conninfo import make_conninfo
 
 from box import PROPERTIES, an_orchestration
 from crossdock.administration.messages import list_messages
 from crossdock.errors import NotAllowedError
 from crossdock.maintenance.tracking import PackTrack
 from crossdock.message.message import Part
-from crossdock.message.property import PropertyType
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.deployment import Deployment
 from crossdock.messagebox.messages import HELD_BYTES
-from express import a_message, at_ports, deploy, port, publish, rows
-from roles import Roles, roles
+from express import a_message, at_ports, publish, rows
+from people import MINE, THEIRS, User, roles, user
 
-__all__ = ["roles"]
-
-MINE, THEIRS = {"Region": "Mine"}, {"Region": "Theirs"}
-User = Callable[..., str]
-
-
-@pytest.fixture
-def user(agent: Agent, roles: Roles) -> User:  # noqa: ARG001 - it drops the users as well
-    """Makes the connection string of a user who has these rights."""
-    deploy(agent, port("Mine", "Region = 'Mine'"), application="mine")
-    flows = [an_orchestration("Flow", "Region = 'IN'")]
-    ports = [port("Theirs", "Region = 'Theirs'", track="bodies")]
-    properties = {**PROPERTIES, "Customer": PropertyType.TEXT}
-    agent.subscriptions.deploy(
-        Deployment("theirs", properties, [], ports, {"Default": ()}, orchestrations=flows, personal=["Customer"])
-    )
-    [(box,)] = rows(agent.database, "SELECT to_hex(number) FROM box")
-
-    def made(*rights: tuple[str, str | None]) -> str:
-        name = f"crossdock_{box}_user_{uuid4().hex[:8]}"
-        with psycopg.connect(agent.database, autocommit=True) as connection:
-            connection.execute(f"CREATE ROLE {name} LOGIN PASSWORD 'secret'".encode())
-        for right, application in rights:
-            agent.access.grant(right, name, application)
-        return make_conninfo(agent.database, user=name, password="secret")
-
-    return made
+__all__ = ["roles", "user"]
 
 
 def refused(database: str, query: str, *parameters: object) -> bool:
@@ -94,7 +65,12 @@ def test_operator_does_not_write_what_everybody_routes_by(agent: Agent, user: Us
 
 @pytest.mark.parametrize(
     "call",
-    ["enlist({service})", "insert_predicates({service})", "touch_subscription({service})", "unenlist('{{{service}}}')"],
+    [
+        "enlist({service})",
+        "insert_predicates({service})",
+        "set_service_state({service}, 'stopped')",
+        "unenlist('{{{service}}}')",
+    ],
 )
 def test_functions_of_operators_leave_other_applications_alone(agent: Agent, user: User, call: str) -> None:
     [(theirs,)] = rows(agent.database, "SELECT id FROM service WHERE name = 'Theirs'")

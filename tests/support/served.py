@@ -59,7 +59,9 @@ def served(
         if install is not None:
             install(app)
         # As the command runs it, but in a thread: signals are the main thread's.
-        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=5))
+        server = uvicorn.Server(
+            uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=5, proxy_headers=False)
+        )
         thread = Thread(target=lambda: asyncio.run(server.serve(sockets=[listening])), daemon=True)
         thread.start()
         try:

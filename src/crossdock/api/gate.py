@@ -65,19 +65,30 @@ class Gate:
             return proxied, "proxy"  # first: the proxy may pass on what people gave to it
         authorization = request.headers.get("authorization", "")
         if authorization:
-            found = self.attempted(request, lambda: self._credentials.by_header(authorization))
-            return found, "token" if authorization.lower().startswith("bearer") else "password"
+            by_token = authorization.lower().startswith("bearer ")
+            found = self.attempted(request, lambda: self._credentials.by_header(authorization), guessable=not by_token)
+            return found, "token" if by_token else "password"
         session = self.sessions.find(request.cookies.get(self.options.cookie, ""))
         if session is None or (session.token is not None and not self._credentials.is_valid(session.token)):
             raise unknown_person()
         return Known(session.person, session.limit), "session"
+
+    def sign_in_once(self, request: Request, token: str) -> str:
+        """The cookie of a new session for the one-time token, which is the only one that an address may have.
+
+        With an API token in a link somebody would sign others in as himself.
+        """
+        if self.sessions.use(token):
+            return self.sessions.begin(self._box.person, None)
+        self.attempted(request, lambda: None)
+        raise AssertionError
 
     def sign_in(self, request: Request, *, token: str = "", user: str = "", password: str = "") -> str:
         """The cookie of a new session, for whoever has the one-time token, an API token, or a password."""
         if token and self.sessions.use(token):
             return self.sessions.begin(self._box.person, None)
         if token:
-            found = self.attempted(request, lambda: self._credentials.by_token(token))
+            found = self.attempted(request, lambda: self._credentials.by_token(token), guessable=False)
             return self.sessions.begin(found.person, found.limit, sha256(token.encode()).digest())
         found = self.attempted(request, lambda: self._credentials.by_password(user, password))
         return self.sessions.begin(found.person, found.limit)
@@ -87,21 +98,25 @@ class Gate:
         found = self._credentials.of_role(name)
         return self.sessions.begin(found.person, found.limit)
 
-    def attempted(self, request: Request, attempt: Attempt) -> Known:
-        """Whom these credentials name; who has given wrong ones too often has to wait first."""
+    def attempted(self, request: Request, attempt: Attempt, *, guessable: bool = True) -> Known:
+        """Whom these credentials name; who has given wrong ones too often has to wait first.
+
+        Nobody guesses a token: a right one is taken all the same. Behind a proxy all people have one address.
+        """
         client = client_of(request)
-        if wait := self.mistakes.wait(client):
+        wait = self.mistakes.wait(client)
+        found = None if wait and guessable else attempt()
+        if found is not None:
+            return found
+        if wait:
             raise ProblemError(
                 429,
                 "too-many-mistakes",
                 "Too many wrong credentials came from your address: wait a moment, and try again.",
                 {"Retry-After": str(math.ceil(wait))},
             )
-        found = attempt()
-        if found is None:
-            self.mistakes.add(client)
-            raise unknown_person("The credentials are wrong, or no longer valid.")
-        return found
+        self.mistakes.add(client)
+        raise unknown_person("The credentials are wrong, or no longer valid.")
 
 
 def unknown_person(detail: str = "You are not signed in.") -> ProblemError:

@@ -45,6 +45,7 @@ OWN_CODES = frozenset(
         "provider-away",
         "request-too-large",
         "request-wrong",
+        "shown-once",
         "too-many-mistakes",
         "too-many-operations",
     }

@@ -18,6 +18,8 @@ from crossdock.api.problems import Problem
 from crossdock.api.sessions import COOKIE
 
 SIZE_LIMIT_BYTES = 16 * 1024 * 1024
+# Nobody is known yet who signs in.
+_SIGNING_IN_BYTES, _SIGNING_IN = 64 * 1024, ("/session", "/session/end")
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -46,24 +48,32 @@ class Safety:
             await self._app(scope, receive, send)
             return
         send = _with_headers(scope, send)
-        problem = self._refused(scope["method"], Headers(scope=scope))
+        most = _SIGNING_IN_BYTES if scope["path"] in _SIGNING_IN else SIZE_LIMIT_BYTES
+        problem = self._refused(scope["method"], Headers(scope=scope), most)
         if problem is not None:
             await _refuse(scope, send, problem)
             return
-        await self._app(scope, _limited(receive), send)
+        await self._app(scope, limited(receive, most), send)
 
-    def _refused(self, method: str, headers: Headers) -> Problem | None:
-        host = (urlsplit(f"//{headers.get('host', '')}").hostname or "").lower()
-        if host not in self._hosts:
+    def _refused(self, method: str, headers: Headers, most: int) -> Problem | None:
+        if _host_of(headers.get("host", "")) not in self._hosts:
             return Problem(
                 421, "host-unknown", "The console is not known by this name. Start it with --name, if it should be."
             )
         if method not in SAFE_METHODS and not _is_own(headers):
             return Problem(403, "foreign-page", "A request that changes something has to come from the console itself.")
         length = headers.get("content-length", "0")
-        if not length.isdecimal() or len(length) > 18 or int(length) > SIZE_LIMIT_BYTES:
-            return _too_large()
+        if not length.isdecimal() or len(length) > 18 or int(length) > most:
+            return _too_large(most)
         return None
+
+
+def _host_of(header: str) -> str:
+    """The name that is asked for, without the port; nothing for what no browser sends."""
+    try:
+        return "" if "@" in header else (urlsplit(f"//{header}").hostname or "").lower()
+    except ValueError:
+        return ""
 
 
 def _is_own(headers: Headers) -> bool:
@@ -81,22 +91,24 @@ def _is_own(headers: Headers) -> bool:
     return COOKIE not in headers.get("cookie", "")
 
 
-def _too_large() -> Problem:
-    return Problem(413, "request-too-large", f"A request has at most {SIZE_LIMIT_BYTES // 1024 // 1024} MB.")
+def _too_large(most: int) -> Problem:
+    said = f"{most // 1024 // 1024} MB" if most >= 1024 * 1024 else f"{most // 1024} KB"
+    return Problem(413, "request-too-large", f"This request has at most {said}.")
 
 
-def _limited(receive: Receive) -> Receive:
+def limited(receive: Receive, most: int) -> Receive:
+    """The same body, refused with 413 while it is read once there is more of it."""
     taken = 0
 
-    async def limited() -> Message:
+    async def limiting() -> Message:
         nonlocal taken
         message = await receive()
         taken += len(message.get("body", b""))
-        if taken > SIZE_LIMIT_BYTES:
-            raise HTTPException(413, _too_large().detail)  # which FastAPI lets pass while it reads a body
+        if taken > most:
+            raise HTTPException(413, _too_large(most).detail)  # which FastAPI lets pass while it reads a body
         return message
 
-    return limited
+    return limiting
 
 
 def _with_headers(scope: Scope, send: Send) -> Send:

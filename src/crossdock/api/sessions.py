@@ -11,7 +11,7 @@ from threading import Lock
 
 COOKIE = "crossdock_session"  # and the port: a browser gives a cookie to every port of a host
 LIFETIME_SECONDS = 12 * 3600
-_MOST = 10_000
+_MOST, _MOST_OF_ONE = 10_000, 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,9 @@ class Sessions:
         cookie = secrets.token_urlsafe(32)
         with self._lock:
             self._forget_ended()
+            own = [key for key, each in self._sessions.items() if each.person == person]
+            for key in own[: max(0, len(own) - _MOST_OF_ONE + 1)]:  # nobody signs the others out by signing in
+                del self._sessions[key]
             self._sessions[_digest(cookie)] = Session(person, limit, self._clock() + LIFETIME_SECONDS, token)
         return cookie
 

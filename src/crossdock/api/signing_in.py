@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from html import escape
 from typing import Annotated
 from urllib.parse import parse_qs, urlencode
@@ -106,15 +107,24 @@ class FirstVisit:
         if not token:
             await self._app(scope, receive, send)
             return
-        response = await run_in_threadpool(begun, Request(scope, receive), "/", token=token)
+        response = await run_in_threadpool(_begun_once, Request(scope, receive), token)
         await response(scope, receive, send)
 
 
 def begun(request: Request, target: str, *, token: str = "", user: str = "", password: str = "") -> Response:
     """Signed in, or back to the form."""
     gate: Gate = request.app.state.gate
+    return _begun(request, target, lambda: gate.sign_in(request, token=token, user=user, password=password))
+
+
+def _begun_once(request: Request, token: str) -> Response:
+    gate: Gate = request.app.state.gate
+    return _begun(request, "/", lambda: gate.sign_in_once(request, token))
+
+
+def _begun(request: Request, target: str, sign_in: Callable[[], str]) -> Response:
     try:
-        cookie = gate.sign_in(request, token=token, user=user, password=password)
+        cookie = sign_in()
     except ProblemError as error:
         asked = {"problem": error.code, "next": own_path(target)}
         return RedirectResponse(f"{SIGN_IN}?{urlencode(asked)}", 303, error.headers)

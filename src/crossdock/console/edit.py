@@ -13,10 +13,11 @@ from starlette.responses import Response
 
 from crossdock.administration.service import Editable
 from crossdock.api.gate import Service
+from crossdock.api.guarded import Guarded
 from crossdock.console.page import redirect, render
 from crossdock.errors import UsageError
 
-routes = APIRouter(include_in_schema=False)
+routes = APIRouter(include_in_schema=False, route_class=Guarded)
 _IN_PAGE = 64 * 1024
 _DIFFERENCE_LINES = 400
 

@@ -15,11 +15,12 @@ from crossdock.administration.by_page import InstancePage
 from crossdock.administration.instances import STATES, DescribedInstance, ShownStep
 from crossdock.administration.service import Selection
 from crossdock.api.gate import Service
+from crossdock.api.guarded import Guarded
 from crossdock.console.page import redirect, render
 from crossdock.console.shown import query
 from crossdock.errors import UsageError
 
-routes = APIRouter(include_in_schema=False)
+routes = APIRouter(include_in_schema=False, route_class=Guarded)
 Text = Annotated[str, Query(max_length=4_000)]
 _ID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
 _STEPS = 200

@@ -12,10 +12,11 @@ from starlette.responses import Response
 from crossdock.administration.for_deploying import Epoch, Plan
 from crossdock.administration.service import Administration
 from crossdock.api.gate import Service
+from crossdock.api.guarded import Guarded
 from crossdock.console.page import redirect, render
 from crossdock.errors import ApplicationError, NotAllowedError, OutdatedPlanError, UsageError
 
-routes = APIRouter(include_in_schema=False)
+routes = APIRouter(include_in_schema=False, route_class=Guarded)
 _MOST_TEXT = 1024 * 1024
 
 

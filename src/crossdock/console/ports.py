@@ -9,12 +9,13 @@ from fastapi.responses import HTMLResponse
 from starlette.responses import Response
 
 from crossdock.api.gate import Service
+from crossdock.api.guarded import Guarded
 from crossdock.console.graph import graph_of
 from crossdock.console.page import local, redirect, render
 from crossdock.console.shown import query
 from crossdock.errors import UsageError
 
-routes = APIRouter(include_in_schema=False)
+routes = APIRouter(include_in_schema=False, route_class=Guarded)
 _PAGE = 50
 _TRIED = 1_000
 Text = Annotated[str, Query(max_length=10_000)]

@@ -14,13 +14,14 @@ from starlette.background import BackgroundTask
 from crossdock.administration.by_page import SuspendedPage
 from crossdock.administration.service import Selection
 from crossdock.api.gate import Service, SignedIn
+from crossdock.api.guarded import Guarded
 from crossdock.api.operations import Action, Operations
 from crossdock.console.page import render
 from crossdock.console.shown import query
 from crossdock.console.sparkline import spark
 from crossdock.errors import UsageError
 
-routes = APIRouter(include_in_schema=False)
+routes = APIRouter(include_in_schema=False, route_class=Guarded)
 _GROUPS = 12
 _SAVED = 1_000
 _BY = {"code": "Code", "port": "Subscriber", "type": "Type"}

@@ -8,9 +8,10 @@ from fastapi import APIRouter, Form, Request
 from fastapi.responses import RedirectResponse
 
 from crossdock.api.gate import Service
+from crossdock.api.guarded import Guarded
 from crossdock.console.page import redirect
 
-routes = APIRouter(include_in_schema=False)
+routes = APIRouter(include_in_schema=False, route_class=Guarded)
 Field = Annotated[str, Form(max_length=10_000)]
 
 

@@ -28,7 +28,7 @@ from crossdock.errors import (
 from crossdock.host.limits import DEFAULT_LIMITS, HostLimits
 from crossdock.host.publisher import Publisher
 from crossdock.host.threads import Threads
-from crossdock.host.token import TOKEN, token_of
+from crossdock.host.token import TOKEN, new_token, told_of
 from crossdock.message.message import Message
 from crossdock.message.publication import Awaited, Publication
 from crossdock.messagebox.agent import Agent
@@ -92,6 +92,7 @@ class IsolatedInstance:
         self._polling = interval.total_seconds()
         self._lock = Lock()
         self._waiting: dict[UUID, asyncio.Future[HeldResponse]] = {}
+        self._told: dict[str, UUID] = {}
         self._living = 0
         self._done: SimpleQueue[_Done | None] = SimpleQueue()
         self._stopping = Event()
@@ -124,11 +125,13 @@ class IsolatedInstance:
         if not self._ready.is_set() or service not in self.services:
             raise TransientError("The MessageBox cannot be reached.")
         waiting = uuid4()
+        token = new_token()
         future: asyncio.Future[HeldResponse] = asyncio.get_running_loop().create_future()
         with self._lock:
             instance = self._living
             self._waiting[waiting] = future
-        asking = self._awaiting(publication, service, waiting, instance)
+            self._told[told_of(token)] = waiting
+        asking = self._awaiting(publication, service, waiting, token, instance)
         publishing = self._publisher.submit(asking)
         response: HeldResponse | None = None
         try:
@@ -142,6 +145,7 @@ class IsolatedInstance:
         finally:
             with self._lock:
                 self._waiting.pop(waiting, None)
+                self._told.pop(told_of(token), None)
             if not future.cancel() and response is None and not future.cancelled() and future.exception() is None:
                 future.result().lost()
             publishing.cancel()  # what has not begun is not published, nor kept, for somebody who is gone
@@ -153,9 +157,10 @@ class IsolatedInstance:
         if not published.cancelled():
             self._done.put(_Done(waiting))
 
-    def _awaiting(self, publication: Publication, service: str, waiting: UUID, instance: int) -> Publication:
-        """Only written into the request: promoted, it would be taken for its own response."""
-        token = token_of(waiting)
+    def _awaiting(
+        self, publication: Publication, service: str, waiting: UUID, token: str, instance: int
+    ) -> Publication:
+        """The token is only written into the request: promoted, it would be taken for its own response."""
         [message] = publication.messages
         asking = Message(message.id, message.context.write(TOKEN, token), message.parts)
         awaits = Awaited(waiting, self.services[service], self._host_id, {TOKEN: token}, instance)
@@ -208,7 +213,8 @@ class IsolatedInstance:
         """Tell those whose request has failed for good; what is told may be for another process."""
         told = set(self._lifeline.given_up())
         with self._lock:
-            mine = [waiting for waiting in self._waiting if str(waiting) in told] if told else []
+            known = [self._told[each] for each in told if each in self._told]
+            mine = [waiting for waiting in known if waiting in self._waiting]
             futures = [self._waiting.pop(waiting) for waiting in mine]
         for future in futures:
             _tell(future, GivenUpError("The send port that was to answer has given up; the request is kept there."))

@@ -15,7 +15,7 @@ from crossdock.errors import AnswerError, CrossdockError, TransientError, Unrout
 from crossdock.host.environment import HostEnvironment
 from crossdock.host.outcome import Answer, Complete, Outcome, Postpone, Retry, Suspend
 from crossdock.host.publisher import Publisher
-from crossdock.host.token import TOKEN, waiting_in
+from crossdock.host.token import TOKEN, token_in, told_of
 from crossdock.message.message import Message
 from crossdock.message.publication import Publication, Settles
 from crossdock.messagebox import settle
@@ -85,14 +85,12 @@ class Settler:
 
     def gave_up(self, references: Sequence[Reference]) -> None:
         """These have failed for good, and that is committed: tell whoever waits for the answer of a two-way port."""
-        asked = [
-            (each.subscription_id, waiting) for each in references if (waiting := waiting_in(each.message.context))
-        ]
+        asked = [(each.subscription_id, token) for each in references if (token := token_in(each.message.context))]
         if not asked:
             return
         try:
             known = self._agent.router().subscriptions
-            gone = [waiting for number, waiting in asked if number in known and known[number].two_way]
+            gone = [told_of(token) for number, token in asked if number in known and known[number].two_way]
             self._agent.queues.tell_given_up(gone)
         except CrossdockError as error:
             logger.debug("Who waits for a response is not told that there is none: %s", error)

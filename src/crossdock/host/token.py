@@ -1,26 +1,36 @@
-"""The token of a request: written into it, and promoted in its response, which so finds whoever waits."""
+"""The token of a request: written into it, and promoted in its response, which so finds whoever waits.
+
+Whoever knows it can answer in the place of the partner that was asked, so nobody can work it out from what is shown.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+import secrets
 import socket
-from uuid import UUID
+from hashlib import sha256
 
 from crossdock.message.context import Context
 
 TOKEN = "BTS.EpmRRCorrelationToken"  # noqa: S105 - the name of a property
-_WAITING = re.compile(r"RRUid:\{([0-9a-f-]{36})\}$")
+_TOKEN = re.compile(r"RRUid:\{[0-9A-Za-z_-]{43}\}$")
 
 
-def token_of(waiting: UUID) -> str:
-    return f"Svr:{socket.gethostname()};PID:{os.getpid()};RRUid:{{{waiting}}}"
+def new_token() -> str:
+    """That of a request that is about to be published."""
+    return f"Svr:{socket.gethostname()};PID:{os.getpid()};RRUid:{{{secrets.token_urlsafe(32)}}}"
 
 
-def waiting_in(request: Context) -> UUID | None:
-    """Who waits for the response to this request, or to the report on its failure; None if it is neither."""
-    found = _WAITING.search(str(request.written.get(TOKEN, "")))
-    try:
-        return None if found is None else UUID(found[1])
-    except ValueError:
-        return None
+def told_of(token: str) -> str:
+    """By what whoever waits with this token is told that no response will come.
+
+    Every user of the database may listen, and tell: this says nothing of the token, and only who knows that can say it.
+    """
+    return sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def token_in(request: Context) -> str | None:
+    """The token of a request, or of the report on its failure, that waits in a process; None if it is neither."""
+    token = str(request.written.get(TOKEN, ""))
+    return token if _TOKEN.search(token) else None

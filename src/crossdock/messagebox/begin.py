@@ -141,15 +141,12 @@ def _services(connection: psycopg.Connection, ids: Collection[int]) -> dict[int,
 
 def _with_contexts(connection: psycopg.Connection, rows: Sequence[_Row]) -> Iterator[tuple[_Row, str]]:
     """Of those that the host of their service may have."""
-    parameters = {
-        "message": [row.message_id for row in rows],
-        "host": [row.host_id for row in rows],
-        "home": [row.service.host_id for row in rows],
-    }
-    contexts: dict[int, str] = dict(connection.execute(statement("list_contexts"), parameters).fetchall())
-    for number, row in enumerate(rows, start=1):
-        if number in contexts:
-            yield row, contexts[number]
+    places = {"hosts": [row.host_id for row in rows], "sequences": [row.sequence for row in rows]}
+    found = _listed(connection, "list_contexts", places)
+    contexts: dict[tuple[int, int], str] = {(host, sequence): context for host, sequence, context in found}
+    for row in rows:
+        if (row.host_id, row.sequence) in contexts:
+            yield row, contexts[row.host_id, row.sequence]
 
 
 @dataclass(slots=True)

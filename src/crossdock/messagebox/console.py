@@ -115,7 +115,9 @@ class Console:
 
     def find_view(self, id_: UUID) -> SavedView | None:
         """Also one of somebody else, which was shared."""
-        return next(iter(self._database.listed("find_view", SavedView, {"id": id_})), None)
+        with self._database.connection() as connection:
+            row = connection.execute(host_statement("find_view", None), {"sought": id_}).fetchone()
+        return None if row is None else SavedView(*row)
 
     def save_view(self, name: str, query: str, most: int) -> SavedView | None:
         """Keep a search for the person who asks. None if there are `most` of other names already."""

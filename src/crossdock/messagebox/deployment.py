@@ -343,13 +343,11 @@ def settle_members(connection: psycopg.Connection) -> list[tuple[int, int, int]]
 
 def change_state(connection: psycopg.Connection, service: int, before: str, after: str) -> int:
     """Bring the subscription of a service from one state to another; gives how many references that resumed."""
-    connection.execute(statement("set_service_state"), {"service": service, "state": after})
+    connection.execute(host_statement("set_service_state", None), {"service": service, "state": after})
     if after == "unenlisted":
         connection.execute(host_statement("unenlist", None), {"service": [service]})
     elif before == "unenlisted":
         enlist(connection, service)
-    else:
-        connection.execute(host_statement("touch_subscription", None), {"service": service})
     return resume_stopped(connection, service) if after == "started" else 0
 
 

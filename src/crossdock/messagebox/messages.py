@@ -56,12 +56,14 @@ class Messages:
     def read(self, ids: Sequence[UUID], action: str) -> tuple[dict[UUID, Message], dict[UUID, Message]]:
         """The messages that a person reads: those that can be read, and the others with an empty context.
 
-        That they were read is recorded as `action`. What our database user may not read is not among them.
+        That they were read is recorded as `action`, and committed, before. What our database user may not read is not
+        among them.
         """
-        parameters = {"messages": list(set(ids)), "most": HELD_BYTES, "action": action}
+        wanted = list(set(ids))
         with self._database.connection() as connection:
-            query = host_statement("read_messages", None)
-            rows = connection.execute(query, parameters, binary=True).fetchall()
+            connection.execute(host_statement("record_reads", None), {"messages": wanted, "action": action})
+            parameters = {"messages": wanted, "most": HELD_BYTES}
+            rows = connection.execute(host_statement("read_messages", None), parameters, binary=True).fetchall()
         return _told_apart(rows, lambda message: partial(self._read_piece, message))
 
     def _read_piece(self, message: UUID, part: UUID, number: int | None) -> bytes:

@@ -63,12 +63,15 @@ class Queues:
         except TransientError as error:
             logger.debug("The hosts were not woken, and will look by themselves: %s", error)
 
-    def tell_given_up(self, waiting: Collection[UUID]) -> None:
-        """These wait for a response that will not come. Whoever does not hear of it waits for its whole time."""
+    def tell_given_up(self, waiting: Collection[str]) -> None:
+        """Those who know themselves by these wait for a response that will not come.
+
+        Whoever does not hear of it waits for its whole time.
+        """
         try:
             with self._database.connection() as connection:
                 for each in waiting:
-                    told = {"channel": GIVEN_UP_CHANNEL, "who": str(each)}
+                    told = {"channel": GIVEN_UP_CHANNEL, "who": each}
                     connection.execute(statement("tell"), told)
         except (TransientError, psycopg.Error) as error:
             logger.debug("Who waits for a response was not told that there is none: %s", error)

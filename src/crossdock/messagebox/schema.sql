@@ -11,9 +11,11 @@ CREATE TABLE box (
     epoch_token     uuid        NOT NULL DEFAULT gen_random_uuid(),
     removals_after  bigint      NOT NULL DEFAULT 0,
     location_token  uuid        NOT NULL DEFAULT gen_random_uuid(),
-    functions       text        NOT NULL DEFAULT ''
+    functions       text        NOT NULL DEFAULT '',
+    moved_by        xid8
 );
 CREATE UNIQUE INDEX there_is_one_box ON box ((true));
+COMMENT ON COLUMN box.moved_by IS 'the transaction that moved the epoch last';
 COMMENT ON COLUMN box.number IS '38 random bits that make the names of roles differ between MessageBoxes';
 COMMENT ON COLUMN box.epoch IS 'moves with every change of subscriptions or configuration';
 COMMENT ON COLUMN box.removals_after IS 'removals up to this epoch are forgotten: a router older than it is loaded anew';
@@ -1219,11 +1221,33 @@ END $$;
 REVOKE ALL ON FUNCTION publish_few FROM PUBLIC;
 COMMENT ON FUNCTION publish_few IS 'a few messages with everything that publishing writes, in one round trip; the only way in for the role of a host';
 
+CREATE FUNCTION ledger_number(id uuid) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN ('x' || left(replace(id::text, '-', ''), 12))::bit(48)::bigint;
+COMMENT ON FUNCTION ledger_number IS 'the number in the ledger that the id of a message or a part begins with';
+
+CREATE FUNCTION labels_of(context json) RETURNS text[] LANGUAGE sql STABLE AS $$
+    -- No text of PostgreSQL holds \u0000, and labels have none.
+    SELECT ARRAY(SELECT label
+                   FROM (SELECT replace(context::text, '\u0000', '\ufffd')::json AS readable WHERE context::text LIKE '%"labels"%')
+                        AS found,
+                        json_array_elements_text(CASE WHEN json_typeof(found.readable -> 'labels') = 'array'
+                                                      THEN found.readable -> 'labels' END) AS label)
+$$;
+COMMENT ON FUNCTION labels_of IS 'the labels in a context as it is stored';
+
+CREATE FUNCTION epoch_moves() RETURNS boolean LANGUAGE sql STABLE
+BEGIN ATOMIC
+    SELECT coalesce(moved_by = pg_current_xact_id_if_assigned(), false) FROM box;
+END;
+COMMENT ON FUNCTION epoch_moves IS 'whether this transaction has moved the epoch: what everybody routes by changes only then, or a publisher would not hear of it';
+
 CREATE FUNCTION insert_fragment(part_number uuid, fragment_number integer, fragment_body bytea) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, crossdock, pg_temp AS $$
 BEGIN
-    IF EXISTS (SELECT FROM part WHERE id = part_number) THEN
-        RAISE insufficient_privilege USING MESSAGE = 'a part that is stored does not grow';
+    IF EXISTS (SELECT FROM part WHERE id = part_number)
+       OR (EXISTS (SELECT FROM intake WHERE sequence = ledger_number(part_number))
+           AND NOT pg_has_role(session_user, (SELECT relowner FROM pg_class WHERE oid = 'box'::regclass), 'MEMBER')) THEN
+        RAISE insufficient_privilege USING MESSAGE = 'a part that is stored does not grow, nor one of a source in the ledger';
     END IF;
     INSERT INTO fragment (part_id, number, body) VALUES (part_number, fragment_number, fragment_body);
 END $$;
@@ -1411,7 +1435,8 @@ CREATE TABLE audit (
     before         jsonb,
     after          jsonb,
     reason         text,
-    outcome        text        NOT NULL
+    outcome        text        NOT NULL,
+    transaction    xid8        DEFAULT pg_current_xact_id()
 );
 CREATE INDEX ON audit (at);
 CREATE INDEX ON audit (target);
@@ -1419,6 +1444,7 @@ COMMENT ON TABLE audit IS 'the acts of people: rows are only ever added';
 COMMENT ON COLUMN audit.database_user IS 'as whom the session was opened: nobody chooses it';
 COMMENT ON COLUMN audit.person IS 'who the session says it acts for, as the setting crossdock.person has it';
 COMMENT ON COLUMN audit.reason IS 'why, as the setting crossdock.reason has it';
+COMMENT ON COLUMN audit.transaction IS 'in which it was written: what must be recorded before it happens looks for a committed one';
 
 CREATE FUNCTION refuse_audit_change() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -1494,13 +1520,10 @@ COMMENT ON TABLE original IS 'messages of which somebody edited a delivery: each
 -- functions only.
 ALTER TABLE service ENABLE ROW LEVEL SECURITY;
 CREATE POLICY everybody_is_seen ON service FOR SELECT USING (true);
-CREATE POLICY operators_change_their_own ON service FOR UPDATE USING (may_do('operator', application));
 ALTER TABLE send_port_group ENABLE ROW LEVEL SECURITY;
 CREATE POLICY everybody_is_seen ON send_port_group FOR SELECT USING (true);
-CREATE POLICY operators_change_their_own ON send_port_group FOR UPDATE USING (may_do('operator', application));
 ALTER TABLE receive_location ENABLE ROW LEVEL SECURITY;
 CREATE POLICY everybody_is_seen ON receive_location FOR SELECT USING (true);
-CREATE POLICY operators_change_their_own ON receive_location FOR UPDATE USING (may_do('operator', application));
 ALTER TABLE subscription ENABLE ROW LEVEL SECURITY;
 CREATE POLICY everybody_is_seen ON subscription FOR SELECT USING (true);
 ALTER TABLE predicate ENABLE ROW LEVEL SECURITY;
@@ -1544,6 +1567,10 @@ CREATE VIEW shown_few AS
       FROM track_few;
 COMMENT ON VIEW shown_few IS 'the same of what is not packed yet';
 
+CREATE VIEW shown_filter AS
+    SELECT at, segment, CASE WHEN (SELECT sees_personal()) THEN filter END AS filter FROM track_personal;
+COMMENT ON VIEW shown_filter IS 'the filters of personal values as people may see them: one tells whether a value that somebody guesses was there';
+
 CREATE VIEW shown_waiting AS
     SELECT waiting.id, waiting.instance_id, waiting.host_id, waiting.correlation_id,
            ARRAY(SELECT CASE WHEN pair.property = 'BTS.EpmRRCorrelationToken'
@@ -1570,13 +1597,15 @@ DECLARE
             'USAGE ON SCHEMA crossdock',
             -- No definitions, which may hold secrets, no code, and no bodies.
             'SELECT ON migration, box, epoch_history, host, service_class, host_instance, application, property, send_port_group,
-                       subscription, subscription_removal, predicate, correlation, intake, publication,
-                       publication_total, queue, claimed, scheduled, suspended, instance, held, timer, convoy, subqueue_lease,
+                       subscription, subscription_removal, predicate, correlation, publication,
+                       publication_total, queue, claimed, scheduled, suspended, instance, held, timer, subqueue_lease,
                        delivery, delivery_total, reference_log, routing_failure, refusal, audit, original, subscription_version,
                        track_published, track_settled, erased_message, publication_minute, delivery_minute, sample,
-                       service_definition, shown_message, shown_few, shown_waiting',
+                       service_definition, shown_message, shown_few, shown_waiting, shown_filter',
             -- Personal values, and tokens by which requests are answered, are seen by views only, which mask them.
             'SELECT (id, part_count, created_at, parts, reference_count) ON message',
+            -- Whoever knows the random bits of a source knows the ids that its messages will have.
+            'SELECT (sequence, location_id, identity, size, listed_at, attempts, due_at, claimed_by, failures, reason) ON intake',
             'SELECT (id, instance_id, service_id, host_id, correlation_id, priority, bound_to, created_at) ON instance_subscription',
             'SELECT (id, name, application, host_id, class, transport_id, priority, ordered, two_way, predicate, state, deployed,
                      group_name, port_id, receives, version, subqueue) ON service',
@@ -1585,30 +1614,28 @@ DECLARE
             'SELECT (id, name, size, fragments, reference_count) ON part',
             'SELECT (at, transaction, publisher, epoch, message_ids, references_to, subscriptions, exceptions, origins,
                      first_reference, last_reference) ON track_few',
-            'SELECT (at, segment, filter) ON track_personal',
-            -- A policy says which rows may be changed.
+            'SELECT (at, segment) ON track_personal',
+            -- Policies say which rows.
+            'SELECT ON history',
             'SELECT, INSERT, UPDATE, DELETE ON saved_view',
-            'EXECUTE ON FUNCTION audit, find_token']
+            'EXECUTE ON FUNCTION audit, find_token, find_view']
         WHEN 'operator' THEN ARRAY[
             'EXECUTE ON FUNCTION resume_deliveries, terminate_deliveries, resume_stopped, resume_instances, cancel_instances',
             -- What is resumed begins or joins instances of orchestrations.
-            'EXECUTE ON FUNCTION list_stopped, list_resumable, begin_suspended, find_instances, open_convoys, close_convoys',
-            'SELECT (context) ON message',
+            'EXECUTE ON FUNCTION list_withheld, list_stopped, list_resumable, list_contexts, begin_suspended, find_instances,
+                                 open_convoys, close_convoys',
             'SELECT ON SEQUENCE reference_sequence',
-            -- To start and stop: policies say which rows.
-            'UPDATE (state) ON service, send_port_group',
-            'UPDATE (enabled) ON receive_location',
-            'EXECUTE ON FUNCTION move_epoch, renew_location_token, enlist, insert_predicates, touch_subscription, unenlist,
+            -- To start and stop: these leave alone what is of other applications.
+            'EXECUTE ON FUNCTION move_epoch, set_service_state, set_group_state, set_location_enabled, set_application_enabled,
+                                 enlist, insert_predicates, unenlist,
                                  keep_versions']
         WHEN 'bodies' THEN ARRAY[
-            'EXECUTE ON FUNCTION read_messages, read_piece',
-            -- A policy says which rows.
-            'SELECT ON history']
+            'EXECUTE ON FUNCTION record_reads, read_messages, read_piece']
             -- Contexts and the track may hold personal values, the track bodies too, of all applications together.
             || CASE WHEN application_name IS NULL
                     THEN ARRAY['SELECT (context) ON message', 'SELECT ON track_personal, track_body, track_few'] END
         WHEN 'edit' THEN ARRAY[
-            'EXECUTE ON FUNCTION edit_delivery, insert_fragment',
+            'EXECUTE ON FUNCTION edit_delivery, insert_fragment, list_withheld',
             'USAGE ON SEQUENCE ' || pg_get_serial_sequence('intake', 'sequence')]
         END;
 BEGIN
@@ -1731,5 +1758,4 @@ CREATE TABLE saved_view (
 COMMENT ON TABLE saved_view IS 'searches for messages that people keep under a name; who knows the id of one may open it';
 
 ALTER TABLE saved_view ENABLE ROW LEVEL SECURITY;
-CREATE POLICY everybody_opens_what_is_shared ON saved_view FOR SELECT USING (true);
 CREATE POLICY people_keep_their_own ON saved_view USING (database_user = session_user) WITH CHECK (database_user = session_user);

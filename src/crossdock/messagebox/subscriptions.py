@@ -198,8 +198,7 @@ class Subscriptions:
             refuse_foreign(connection, f"Receive location {name!r}", application)
             if changed:
                 _moved(connection)
-                connection.execute(host_statement("renew_location_token", None))
-                connection.execute(statement("set_location_enabled"), {"name": name, "enabled": enabled})
+                connection.execute(host_statement("set_location_enabled", None), {"name": name, "enabled": enabled})
             action, outcome = "enable" if enabled else "disable", DONE if changed else UNCHANGED
             facts = {"enabled": row[0]}, {"enabled": enabled}
             record_act(connection, action, name, *facts, outcome, application=application)

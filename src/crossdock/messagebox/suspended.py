@@ -102,10 +102,13 @@ class Suspended:
         """Which suspended deliveries, by their number, cannot be resumed, and why: the host lacks a label, or the
         application was undeployed.
         """
-        wanted = {"sequence": [each.sequence for each in deliveries]}
-        return dict(self._database.rows("list_withheld", wanted)) | {
+        sequences = [each.sequence for each in deliveries]
+        with self._database.connection() as connection:
+            query = host_statement("list_withheld", None)
+            withheld: dict[int, str] = dict(connection.execute(query, {"sequences": sequences}).fetchall())
+        return withheld | {
             sequence: f"application {application!r} is undeployed; deploy it again first"
-            for sequence, application in self._database.rows("list_held_back", wanted)
+            for sequence, application in self._database.rows("list_held_back", {"sequence": sequences})
         }
 
     def terminate(self, ids: Sequence[UUID]) -> dict[UUID, int]:

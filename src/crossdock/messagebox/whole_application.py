@@ -85,7 +85,7 @@ def change_one(connection: psycopg.Connection, service: int | None, name: str, b
         if service is not None and row is not None:
             raise UsageError(f"{name!r} is the last enlisted port of group {row[0]!r}. Unenlist the group first.")
     if service is None:
-        connection.execute(statement("set_group_state"), {"name": name, "state": after})
+        connection.execute(host_statement("set_group_state", None), {"name": name, "state": after})
         return 0
     return change_state(connection, service, before, after)
 
@@ -111,8 +111,8 @@ def enable_application(
     found = connection.execute(statement("list_receiving"), {"application": application}).fetchall()
     if any(before != enabled for _, before in found):
         moved()
-        connection.execute(host_statement("renew_location_token", None))
-        connection.execute(statement("set_application_enabled"), {"application": application, "enabled": enabled})
+        changing = {"application": application, "enabled": enabled}
+        connection.execute(host_statement("set_application_enabled", None), changing)
     done = [ArtefactTransition("receive location", name, _shown(before), _shown(enabled)) for name, before in found]
     _record(connection, "enable" if enabled else "disable", application, done)
     return done

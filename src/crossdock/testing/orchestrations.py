@@ -30,7 +30,7 @@ from crossdock.application.deploy import deployment_of
 from crossdock.application.load import load_application
 from crossdock.errors import Mismatch, OrchestrationError, UsageError
 from crossdock.host.limits import DEFAULT_LIMITS
-from crossdock.host.token import token_of, waiting_in
+from crossdock.host.token import new_token
 from crossdock.message.context import Context
 from crossdock.message.message import Message, Part
 from crossdock.message.property import Value
@@ -165,12 +165,12 @@ class TemporaryMessageBox:
             known = ", ".join(name.removesuffix(".response") for name in self._waiting_ports) or "none"
             raise UsageError(f"There is no two-way receive port {port!r} (there are: {known}).")
         host = self._hosts[self.agent.configuration.hosts()[self._waiting_ports[service]]]
-        waiting = uuid4()
+        waiting, token = uuid4(), new_token()
         made = self._made(type_, body, {"BTS.ReceivePortName": port, **promoted}, parts)
-        context = made.context.write("BTS.IsRequestResponse", True).write(TOKEN, token_of(waiting))
+        context = made.context.write("BTS.IsRequestResponse", True).write(TOKEN, token)
         asked = self._asked[waiting] = Asked(Message(made.id, context, made.parts))
         id_ = self.agent.configuration.waiting_services()[service]
-        awaits = Awaited(waiting, id_, host.id, {TOKEN: token_of(waiting)}, host.asking.instance)
+        awaits = Awaited(waiting, id_, host.id, {TOKEN: token}, host.asking.instance)
         published = self.agent.publish([Publication(host.id, (asked.request,), awaits=awaits)])
         if published.refused or published.unrouted:
             reasons = "; ".join({*published.refused.values(), *published.reasons.values()})
@@ -200,8 +200,10 @@ class TemporaryMessageBox:
     def refuse(self, port: str, reason: str = "the partner refused it") -> None:
         """Let the delivery of the oldest request at this send port fail for good."""
         host, reference = self._request(port)
-        asked = self._asked.pop(waiting_in(reference.message.context) or UUID(int=0), None)
-        if asked is not None:
+        token = reference.message.context.written.get(TOKEN)
+        mine = [waiting for waiting, each in self._asked.items() if each.request.context.written[TOKEN] == token]
+        if mine:
+            asked = self._asked.pop(mine[0])
             asked.refused = reason
             host.settle(reference)
         else:

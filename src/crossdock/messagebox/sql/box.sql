@@ -21,8 +21,6 @@ SELECT location_token FROM box;
 
 
 -- name: renew_location_token
--- takes: nothing
--- gives: token uuid
 UPDATE box SET location_token = gen_random_uuid() RETURNING location_token;
 
 

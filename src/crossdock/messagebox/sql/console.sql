@@ -69,8 +69,10 @@ SELECT id, name, query, saved_at
 
 
 -- name: find_view
+-- takes: sought uuid
+-- gives: id uuid, name text, query text, saved_at timestamptz
 -- Whoever it belongs to: its id is as long as a token, and only who was given the link knows it.
-SELECT id, name, query, saved_at FROM saved_view WHERE id = %(id)s;
+SELECT id, name, query, saved_at FROM saved_view WHERE id = %(sought)s;
 
 
 -- name: save_view

@@ -311,11 +311,31 @@ SELECT name, host_id, ordered FROM service WHERE name = ANY(%(names)s);
 
 
 -- name: set_service_state
-UPDATE service SET state = %(state)s WHERE id = %(service)s;
+-- takes: service integer, state text
+-- gives: id integer
+-- Publishers hear of it with the epoch, which this transaction has to have moved: one that knows another state than this table
+-- has could publish nothing. Whoever may not do this to an application gets nothing done, here and below.
+WITH changed AS (
+    UPDATE service
+       SET state = %(state)s
+     WHERE id = %(service)s AND may_do('operator', application) AND epoch_moves()
+    RETURNING id
+), touched AS (
+    UPDATE subscription
+       SET epoch = (SELECT box.epoch FROM box)
+      FROM changed
+     WHERE subscription.service_id = changed.id
+)
+SELECT id FROM changed;
 
 
 -- name: set_group_state
-UPDATE send_port_group SET state = %(state)s WHERE name = %(name)s;
+-- takes: name text, state text
+-- gives: changed text
+UPDATE send_port_group
+   SET state = %(state)s
+ WHERE name = %(name)s AND may_do('operator', application) AND epoch_moves()
+RETURNING name;
 
 
 -- name: find_port
@@ -333,7 +353,18 @@ SELECT enabled, application FROM receive_location WHERE name = %(name)s AND depl
 
 
 -- name: set_location_enabled
-UPDATE receive_location SET enabled = %(enabled)s WHERE name = %(name)s;
+-- takes: name text, enabled boolean
+-- gives: id integer
+-- With a new token of locations, by which those that receive hear of it.
+WITH changed AS (
+    UPDATE receive_location
+       SET enabled = %(enabled)s
+     WHERE name = %(name)s AND may_do('operator', application) AND epoch_moves()
+    RETURNING id
+), told AS (
+    UPDATE box SET location_token = gen_random_uuid() WHERE EXISTS (SELECT FROM changed)
+)
+SELECT id FROM changed;
 
 
 -- name: list_subscribing
@@ -360,9 +391,18 @@ SELECT name, enabled FROM receive_location WHERE application = %(application)s A
 
 
 -- name: set_application_enabled
-UPDATE receive_location
-   SET enabled = %(enabled)s
- WHERE application = %(application)s AND deployed AND enabled <> %(enabled)s;
+-- takes: application text, enabled boolean
+-- gives: id integer
+WITH changed AS (
+    UPDATE receive_location
+       SET enabled = %(enabled)s
+     WHERE application = %(application)s AND deployed AND enabled <> %(enabled)s AND may_do('operator', application)
+       AND epoch_moves()
+    RETURNING id
+), told AS (
+    UPDATE box SET location_token = gen_random_uuid() WHERE EXISTS (SELECT FROM changed)
+)
+SELECT id FROM changed;
 
 
 -- name: list_kinds

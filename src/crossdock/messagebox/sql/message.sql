@@ -48,19 +48,34 @@ SELECT body
  WHERE part_id = %(part)s AND number = %(number)s;
 
 
+-- name: record_reads
+-- takes: messages uuid[], action text
+-- gives: id uuid, recorded bigint
+-- That a person is about to read bodies, of those that it may read. In a transaction of its own: only once that is committed are
+-- they read.
+SELECT message.id, audit(%(action)s, message.id::text, NULL, NULL, 'done',
+                         (SELECT min(service.application)
+                            FROM suspended
+                            JOIN service ON service.id = suspended.service_id
+                           WHERE suspended.message_id = message.id))
+  FROM message
+ WHERE message.id = ANY (%(messages)s) AND may_read(message.id);
+
+
 -- name: read_messages
--- takes: messages uuid[], most bigint, action text
+-- takes: messages uuid[], most bigint
 -- gives: id uuid, context text, part_id uuid, name text, body bytea, fragments integer
--- The same for a person who may read bodies: that they were read is recorded, in the same transaction.
+-- The same for a person who may read bodies. That they are read was recorded a moment ago, by a transaction that is committed:
+-- else the person would read, and roll the record back.
 WITH allowed AS MATERIALIZED (
-    SELECT message.id, message.context, message.parts,
-           audit(%(action)s, message.id::text, NULL, NULL, 'done',
-                 (SELECT min(service.application)
-                    FROM suspended
-                    JOIN service ON service.id = suspended.service_id
-                   WHERE suspended.message_id = message.id)) AS recorded
+    SELECT message.id, message.context, message.parts
       FROM message
      WHERE message.id = ANY (%(messages)s) AND may_read(message.id)
+       AND EXISTS (SELECT
+                     FROM audit
+                    WHERE audit.target = message.id::text AND audit.database_user = session_user AND audit.outcome = 'done'
+                      AND audit.at > clock() - interval '1 minute'
+                      AND audit.transaction IS DISTINCT FROM pg_current_xact_id_if_assigned())
 )
 SELECT allowed.id, allowed.context::text, part.id, part.name, part.body, part.fragments
   FROM allowed
@@ -69,7 +84,6 @@ SELECT allowed.id, allowed.context::text, part.id, part.name, part.body, part.fr
                        FROM part
                       WHERE id = place.part_id
                       LIMIT 1) AS part ON true
- WHERE allowed.recorded IS NOT NULL
  ORDER BY allowed.id, place.number;
 
 
@@ -86,7 +100,8 @@ SELECT CASE WHEN %(piece)s IS NULL
    AND EXISTS (SELECT
                  FROM audit
                 WHERE audit.target = message.id::text AND audit.database_user = session_user AND audit.outcome = 'done'
-                  AND audit.at > clock() - interval '1 day');
+                  AND audit.at > clock() - interval '1 day'
+                  AND audit.transaction IS DISTINCT FROM pg_current_xact_id_if_assigned());
 
 
 -- name: find_messages

@@ -53,19 +53,21 @@ RETURNING subscription_id;
 -- takes: service integer
 -- gives: id integer
 -- Give a service its one subscription: its transport id as a group, or the groups of its filter. One that it has already
--- keeps its id and gets new predicates. Whoever may not do this to an application gets nothing done.
+-- keeps its id and gets new predicates. Whoever may not do this to an application gets nothing done, nor does a transaction
+-- that has not moved the epoch.
 WITH known AS (
     UPDATE subscription
        SET host_id = service.host_id, priority = service.priority, epoch = (SELECT box.epoch FROM box)
       FROM service
      WHERE service.id = %(service)s AND subscription.service_id = service.id AND may_do('operator', service.application)
+       AND epoch_moves()
     RETURNING subscription.id
 ), fresh AS (
     INSERT INTO subscription (service_id, host_id, priority, epoch, enlisted_after)
     SELECT id, host_id, priority, (SELECT box.epoch FROM box),
            (SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END FROM reference_sequence)
       FROM service
-     WHERE id = %(service)s AND NOT EXISTS (SELECT FROM known) AND may_do('operator', service.application)
+     WHERE id = %(service)s AND NOT EXISTS (SELECT FROM known) AND may_do('operator', service.application) AND epoch_moves()
     RETURNING id
 ), made AS (
     SELECT id FROM known UNION ALL SELECT id FROM fresh
@@ -120,12 +122,13 @@ DELETE FROM subscription_version
 -- name: unenlist
 -- takes: service integer[]
 -- gives: subscription_id integer
--- Take the subscription of services away, and leave word for routers that know it. What was queued stays.
+-- Take the subscription of services away, and leave word for routers that know it. What was queued stays. Nothing is taken away
+-- unless this transaction has moved the epoch: a publisher would go on to give messages to what is gone.
 WITH unenlisted AS (
     DELETE FROM subscription
      USING service
      WHERE service.id = ANY (%(service)s::integer[]) AND subscription.service_id = service.id
-       AND may_do('operator', service.application)
+       AND may_do('operator', service.application) AND epoch_moves()
     RETURNING subscription.id
 )
 INSERT INTO subscription_removal (subscription_id, epoch)
@@ -152,10 +155,14 @@ UPDATE box
 -- name: move_epoch
 -- takes: nothing
 -- gives: epoch bigint
--- A new epoch, with a token that no other has. The history is for processes that know an epoch before it.
-WITH moved AS (
+-- A new epoch, with a token that no other has. The history is for processes that know an epoch before it. Nobody publishes until
+-- the end of the transaction, whoever calls this: the number is SUBSCRIPTION_LOCK.
+WITH alone AS MATERIALIZED (
+    SELECT pg_advisory_xact_lock(201678093)
+), moved AS (
     UPDATE box
-       SET epoch = epoch + 1, epoch_token = gen_random_uuid()
+       SET epoch = epoch + 1, epoch_token = gen_random_uuid(), moved_by = pg_current_xact_id()
+      FROM alone
     RETURNING epoch, epoch_token
 )
 INSERT INTO epoch_history (epoch, token)
@@ -295,17 +302,6 @@ WITH discarded AS (
       FROM gone
 )
 SELECT array_agg(message_id), array_agg(instance_id), (SELECT count(*) FROM moving, move_references(moving.rows)) FROM gone;
-
-
--- name: touch_subscription
--- takes: service integer
--- gives: id integer
--- A change that routers have to hear of.
-UPDATE subscription
-   SET epoch = (SELECT box.epoch FROM box)
-  FROM service
- WHERE service.id = %(service)s AND subscription.service_id = service.id AND may_do('operator', service.application)
-RETURNING subscription.id;
 
 
 -- name: count_changed

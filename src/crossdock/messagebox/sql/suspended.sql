@@ -45,7 +45,9 @@ SELECT suspended.code, service.name AS port, count(*) AS count, min(suspended.su
 
 
 -- name: list_withheld
--- Of suspended deliveries those that cannot be resumed: their host lacks a label.
+-- takes: sequences bigint[]
+-- gives: sequence bigint, withheld text
+-- Of suspended deliveries those that cannot be resumed: their host lacks a label. For whoever may resume or edit them.
 SELECT suspended.sequence, why.withheld
   FROM suspended
   JOIN service ON service.id = suspended.service_id
@@ -53,7 +55,8 @@ SELECT suspended.sequence, why.withheld
                                          CASE WHEN suspended.subqueue < 0 AND service.class <> 'orchestration'
                                               THEN suspended.host_id
                                               ELSE service.host_id END)) AS why (withheld)
- WHERE suspended.sequence = ANY(%(sequence)s) AND suspended.kind IN ('send', 'stopped') AND why.withheld IS NOT NULL;
+ WHERE suspended.sequence = ANY (%(sequences)s::bigint[]) AND suspended.kind IN ('send', 'stopped') AND why.withheld IS NOT NULL
+   AND (may_do('operator', service.application) OR may_do('edit', service.application));
 
 
 -- name: resume_deliveries
@@ -121,13 +124,20 @@ SELECT id, host_id, receives
 
 
 -- name: list_contexts
--- The contexts of suspended messages, but those that lack a label where they are to go.
-SELECT wanted.number, message.context::text
-  FROM unnest(%(message)s::uuid[], %(host)s::smallint[], %(home)s::smallint[]) WITH ORDINALITY
-       AS wanted (message_id, host_id, home, number)
-  JOIN host ON host.id = wanted.host_id
- CROSS JOIN LATERAL (SELECT context FROM message WHERE id = wanted.message_id LIMIT 1) AS message
- WHERE CASE WHEN host.labelled THEN why_withheld(wanted.message_id, wanted.home) END IS NULL;
+-- takes: hosts smallint[], sequences bigint[]
+-- gives: host_id smallint, sequence bigint, context text
+-- The contexts of suspended messages that may begin an instance, but of those that lack a label where they are to go, and of
+-- those of applications that whoever asks may not operate.
+SELECT suspended.host_id, suspended.sequence, message.context::text
+  FROM suspended
+  JOIN service ON service.id = suspended.service_id
+  JOIN host ON host.id = suspended.host_id
+ CROSS JOIN LATERAL (SELECT context FROM message WHERE id = suspended.message_id LIMIT 1) AS message
+ WHERE suspended.host_id = ANY (%(hosts)s::smallint[]) AND suspended.sequence = ANY (%(sequences)s::bigint[])
+   AND (suspended.host_id, suspended.sequence) IN (SELECT * FROM unnest(%(hosts)s::smallint[], %(sequences)s::bigint[]))
+   AND suspended.kind IN ('send', 'stopped') AND suspended.instance_id IS NULL
+   AND service.class = 'orchestration' AND may_do('operator', service.application)
+   AND CASE WHEN host.labelled THEN why_withheld(suspended.message_id, service.host_id) END IS NULL;
 
 
 -- name: begin_suspended
@@ -135,18 +145,27 @@ SELECT wanted.number, message.context::text
 -- gives: given bigint
 -- The instances that suspended references begin once they are resumed, with what they wait for, as whoever publishes to a
 -- started orchestration makes them. What joins a running instance is given to that. They come after what the instance has, in
--- the order of their numbers, so they have its priority. What is given to an instance of another service stays where it is.
+-- the order of their numbers, so they have its priority. What is given to an instance of another service stays where it is. An
+-- instance is begun by what is suspended for its orchestration, and under an id that no other host has: that one could do no
+-- further step. It waits by correlations of its orchestration; those that are there wait as they do.
 WITH begun AS (
     INSERT INTO instance (host_id, id, service_id, version, activation)
     SELECT service.host_id, made.id, service.id, service.version, made.activation
       FROM json_to_recordset(%(instances)s::json) AS made (id uuid, service_id integer, activation uuid)
-      JOIN service ON service.id = made.service_id AND may_do('operator', service.application)
+      JOIN service ON service.id = made.service_id AND service.class = 'orchestration' AND may_do('operator', service.application)
+     WHERE EXISTS (SELECT FROM suspended WHERE suspended.message_id = made.activation AND suspended.service_id = service.id)
+       AND NOT EXISTS (SELECT
+                         FROM host
+                        CROSS JOIN LATERAL (SELECT FROM instance WHERE host_id = host.id AND id = made.id LIMIT 1) AS elsewhere
+                        WHERE host.id <> service.host_id)
+    RETURNING id, service_id
 ), waiting AS (
     INSERT INTO instance_subscription (instance_id, service_id, host_id, correlation_id, hash, value)
     SELECT made.instance_id, service.id, service.host_id, made.correlation_id, made.hash, made.value
       FROM json_to_recordset(%(waits)s::json)
            AS made (instance_id uuid, service_id integer, correlation_id integer, hash uuid, value text[])
-      JOIN service ON service.id = made.service_id AND may_do('operator', service.application)
+      JOIN begun ON begun.id = made.instance_id AND begun.service_id = made.service_id
+      JOIN service ON service.id = begun.service_id
       JOIN correlation ON correlation.id = made.correlation_id AND correlation.service_id = service.id
      WHERE correlation_of(made.hash) = made.correlation_id
 ), taken AS (
@@ -159,9 +178,7 @@ WITH begun AS (
      WHERE suspended.host_id = given.host_id AND suspended.sequence = given.sequence AND suspended.kind IN ('send', 'stopped')
        AND service.id = suspended.service_id AND service.class = 'orchestration' AND may_do('operator', service.application)
        AND CASE WHEN given.subscription_id IS NULL
-                THEN (given.instance_id, service.id)
-                     IN (SELECT made.id, made.service_id
-                           FROM json_to_recordset(%(instances)s::json) AS made (id uuid, service_id integer))
+                THEN (given.instance_id, service.id) IN (SELECT begun.id, begun.service_id FROM begun)
                 ELSE EXISTS (SELECT
                                FROM instance_subscription AS running
                               WHERE running.id = given.subscription_id AND running.instance_id = given.instance_id
@@ -252,7 +269,7 @@ SELECT ended.host_id, ended.sequence, ended.message_id, forgotten.count,
 -- gives: message_id uuid, target smallint, recorded bigint
 -- Another message takes the place of the one of a suspended delivery, and is delivered to that subscriber alone: the reference
 -- keeps its number, and with it its place in the order of an ordered service. The original keeps a reference for a while. Its
--- labels hold for what takes its place.
+-- labels hold for what takes its place, which has them all. Nobody takes an id that a source in the ledger will need.
 WITH edited AS (
     DELETE FROM suspended
      USING service
@@ -260,6 +277,12 @@ WITH edited AS (
        AND service.id = suspended.service_id AND may_do('edit', service.application)
        AND why_withheld(suspended.message_id, service.host_id) IS NULL
        AND (SELECT application.deployed FROM application WHERE application.name = service.application)
+       AND NOT EXISTS (SELECT
+                         FROM unnest(%(part)s || %(message)s) AS own (id)
+                         JOIN intake ON intake.sequence = ledger_number(own.id))
+       AND cardinality(%(part)s) BETWEEN 1 AND 32767 AND array_ndims(%(part)s) = 1
+       AND octet_length(%(context)s::text) <= 1048576 -- CONTEXT_LIMIT_BYTES: each claim reads it
+       AND labels_of(%(context)s) @> (SELECT labels_of(message.context) FROM message WHERE message.id = suspended.message_id)
     RETURNING suspended.*, service.name, service.application
 ), stored AS (
     INSERT INTO message (id, context, part_count, parts, reference_count)

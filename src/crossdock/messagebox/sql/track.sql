@@ -62,7 +62,7 @@ SELECT content FROM track_body WHERE segment = ANY (%(segment)s::bigint[]);
 -- terms, each an OR of values: where a value is in a filter, and its bits. Of each filter one block is read.
 SELECT published.at, published.until, published.segment
   FROM track_published AS published
-  LEFT JOIN track_personal AS personal ON %(personal)s AND personal.segment = published.segment AND personal.at = published.at
+  LEFT JOIN shown_filter AS personal ON %(personal)s AND personal.segment = published.segment AND personal.at = published.at
  WHERE published.at BETWEEN coalesce(%(since)s::timestamptz, '-infinity') - interval '1 minute'
                         AND coalesce(%(until)s::timestamptz, 'infinity')
    AND published.until >= coalesce(%(since)s::timestamptz, '-infinity')
