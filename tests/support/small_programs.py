@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -118,6 +119,31 @@ def _drawn(draw: st.DrawFn, kind: str, depth: int, scoped: bool) -> Statement:
             return Within(draw(st.none() | _minutes), draw(programs(depth=max(depth - 1, 0), scoped=True)))
 
 
+# As data
+
+_STATEMENTS = {each.__name__: each for each in (Tell, Take, Pause, Fail, Undo, Repeat, Catch, First, Every, Within)}
+
+
+def as_data(program: object) -> Any:
+    """What JSON can hold, from which `from_data` makes the program again."""
+    if isinstance(program, tuple):
+        return [as_data(each) for each in program]
+    if not is_dataclass(program):
+        return program
+    return {"statement": type(program).__name__} | {
+        each.name: as_data(getattr(program, each.name)) for each in fields(program)
+    }
+
+
+def from_data(data: Any) -> Any:
+    if isinstance(data, list):
+        return tuple(from_data(each) for each in data)
+    if not isinstance(data, dict):
+        return data
+    given = {name: from_data(value) for name, value in data.items() if name != "statement"}
+    return _STATEMENTS[data["statement"]](**given)
+
+
 class FailError(Exception):
     pass
 
@@ -128,9 +154,13 @@ class FailError(Exception):
 def as_orchestration(program: Block) -> Orchestration:
     @orchestration(Receive("Order", initializes=case))
     async def drawn(process: Process, order: Message) -> None:  # noqa: ARG001
-        await _block(process, program, None)
+        await run(process, program)
 
     return drawn
+
+
+async def run(process: Process, program: Block) -> None:
+    await _block(process, program, None)
 
 
 async def _tell(process: Process, *what: object) -> None:
