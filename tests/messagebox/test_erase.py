@@ -90,6 +90,20 @@ def test_erased_is_gone_for_readers_at_once_and_then_from_the_tables(
     assert [each.id for each in service.messages(where=f"Region = '{OTHER}'", personal=True).messages] == [ids[2]]
 
 
+def test_explain_says_that_properties_were_erased_and_what_was_decided_then(
+    service: Administration, ids: list[str]
+) -> None:
+    before = service.explain(ids[0])
+    service.erase(f"Region = '{SECRET}'", preview=False)
+    after = service.explain(ids[0])
+
+    assert (before.erased, after.erased) == (False, True)
+    [row] = after.subscriptions
+    assert (row.name, row.matched, row.state, row.failed) == ("A", True, "delivered", [])
+    assert [each.actual for group in row.groups for each in group] == ["(erased)"]
+    assert after.nearest == []
+
+
 def test_erasing_and_searching_are_recorded_without_the_values(
     agent: Agent, service: Administration, ids: list[str]
 ) -> None:

@@ -88,7 +88,9 @@ class ExplainedMessage:
 
     `filters` says of which day they are: `then`, when it was published, or `now`. `code` and `reason` say why it was
     suspended at once, if so. `tracked` is False for a message that is only in the box: its subscriptions are found by
-    the time when it was stored. `left_out` subscriptions did not match and are not among them, if not all were wanted.
+    the time when it was stored. `erased`: its properties were erased, so what matched is what was decided then, and
+    nobody can tell what came near. `left_out` subscriptions did not match and are not among them, if not all were
+    wanted.
     """
 
     id: str
@@ -103,6 +105,7 @@ class ExplainedMessage:
     subscriptions: Sequence[ExplainedSubscription]
     nearest: Sequence[NearestMiss]
     left_out: int = 0
+    erased: bool = False
 
 
 def explain_message(
@@ -130,7 +133,7 @@ def explain_known(
     versions = agent.subscriptions.versions() if now else subscriptions_of(agent, message)
     rows = _rows(agent, message, versions, deliveries, most if subscription is None else None)
     left_out = max(0, len(versions) - len(rows)) if subscription is None else 0
-    nearest = _nearest(rows)
+    nearest = [] if message.erased else _nearest(rows)
     if subscription is not None:
         known = [row.name for row in rows]
         rows, nearest = [row for row in rows if row.name == subscription], []
@@ -149,6 +152,7 @@ def explain_known(
         rows,
         nearest,
         left_out,
+        message.erased,
     )
 
 
@@ -204,8 +208,9 @@ def _nearest_versions(
 
 
 def _matches(message: KnownMessage, subscription: int, verdict: Explanation) -> bool:
-    """What the filter says; where that takes values that whoever asks may not read, what was decided then."""
-    if not message.hidden.isdisjoint(each.predicate.property for group in verdict.groups for each in group.predicates):
+    """What the filter says; where that takes values that are erased or may not be read, what was decided then."""
+    used = {each.predicate.property for group in verdict.groups for each in group.predicates}
+    if message.erased or not message.hidden.isdisjoint(used):
         return subscription in message.refusals or subscription in {route.subscription_id for route in message.routes}
     return verdict.matches
 

@@ -21,6 +21,7 @@ from crossdock.messagebox.whereabouts import Copy, StoredMessage
 from crossdock.subscription.explain import MASKED
 
 _T = TypeVar("_T")
+ERASED = "(erased)"  # what is shown instead of a value that was erased
 _PUBLISHING = ("answered", "replaced", "edited", "held", "completed")
 
 
@@ -66,15 +67,20 @@ class KnownMessage:
         return dict(known or (() if self.stored is None else self.stored.refusals))
 
     @property
+    def erased(self) -> bool:
+        """Whether its properties were erased, but for what says nothing of its content."""
+        return self.tracked is not None and bool(self.tracked.context.get("erased"))
+
+    @property
     def hidden(self) -> frozenset[str]:
         """Properties whose values are not read, for lack of the right to."""
         marked = () if self.tracked is None else self.tracked.context.get("personal", ())
         return self.masked | frozenset(name for name in map(str, marked) if self.context.get(name) is None)
 
     def shown(self, name: str, value: Value | None) -> str | None:
-        """A value as people may see it: a personal one is masked. None if there is none."""
+        """A value as people may see it: a personal one is masked, one that was erased is said to be. None if none."""
         if value is None:
-            return MASKED if name in self.hidden else None
+            return MASKED if name in self.hidden else ERASED if self.erased else None
         return MASKED if name in self.personal else format_value(value)
 
 

@@ -116,6 +116,8 @@ def _head(explained: ExplainedMessage, *, in_full: bool) -> str:
     matched = sum(row.matched for row in explained.subscriptions)
     day = "of now" if explained.filters == "now" else "of its day" if explained.tracked else "of the time it was stored"
     source = "" if explained.tracked else " It is not tracked, or not any more: this is what the box says."
+    if explained.erased:
+        source = " Its properties were erased: what matched is what was decided then."
     verb = "matches" if matched == 1 else "match"
     said = f"Of {len(explained.subscriptions):,} subscriptions {day}, {matched:,} {verb}."
     if in_full:
