@@ -54,13 +54,13 @@ RETURNING subscription_id;
 -- gives: id integer
 -- Give a service its one subscription: its transport id as a group, or the groups of its filter. One that it has already
 -- keeps its id and gets new predicates. Whoever may not do this to an application gets nothing done, nor does a transaction
--- that has not moved the epoch.
+-- that has not moved the epoch. Nothing subscribes that is unenlisted, or deployed no more.
 WITH known AS (
     UPDATE subscription
        SET host_id = service.host_id, priority = service.priority, epoch = (SELECT box.epoch FROM box)
       FROM service
      WHERE service.id = %(service)s AND subscription.service_id = service.id AND may_do('operator', service.application)
-       AND epoch_moves()
+       AND epoch_moves() AND service.state <> 'unenlisted' AND service.deployed
     RETURNING subscription.id
 ), fresh AS (
     INSERT INTO subscription (service_id, host_id, priority, epoch, enlisted_after)
@@ -68,6 +68,7 @@ WITH known AS (
            (SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END FROM reference_sequence)
       FROM service
      WHERE id = %(service)s AND NOT EXISTS (SELECT FROM known) AND may_do('operator', service.application) AND epoch_moves()
+       AND state <> 'unenlisted' AND deployed
     RETURNING id
 ), made AS (
     SELECT id FROM known UNION ALL SELECT id FROM fresh
