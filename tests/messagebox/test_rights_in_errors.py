@@ -77,3 +77,24 @@ def test_no_error_quotes_a_definition(agent: Agent, user: User, call: str) -> No
         found = ann.execute(f"SELECT * FROM {call}".encode(), {"service": service(agent, "Mine")}).fetchall()
 
     assert found == []
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("('1' || repeat('0', 5000))::jsonb", "1" + "0" * 5000),
+        ("('1' || repeat('0', 1000))::jsonb", "1" + "0" * 1000),
+        ("('1' || repeat('0', 400) || '.5')::jsonb", "1" + "0" * 400 + ".5"),
+        ("(repeat('[', 3000) || repeat(']', 3000))::jsonb", "[" * 3000 + "]" * 3000),
+        ("(repeat('[', 100) || repeat(']', 100))::jsonb", "[" * 100 + "]" * 100),
+        ("to_jsonb(repeat('x', 1000000))", '"' + "x" * 99_999),
+        ("'[5, -1.5, {\"a\": null}]'::jsonb", [5, -1.5, {"a": None}]),
+    ],
+)
+def test_audit_is_listed_whatever_somebody_adds(agent: Agent, user: User, written: str, shown: object) -> None:
+    rows(user(("viewer", None)), f"SELECT audit('note', 'x', {written}, NULL, 'done')")
+
+    [added, *others] = agent.audit.list()
+
+    assert (added.before, added.after) == (shown, None)
+    assert "deploy" in {row.action for row in others}
