@@ -262,3 +262,17 @@ def test_edited_body_is_as_large_as_it_is(agent: Agent, user: User) -> None:
     assert len(rows(ann, query, row.host_id, row.sequence, uuid4(), '{"promoted":{},"written":{}}', [uuid4()])) == 1
 
     assert (100_000,) in rows(agent.database, "SELECT size FROM part")
+
+
+@pytest.mark.parametrize(("application", "opened"), [("mine", 0), ("theirs", 1)])
+def test_operator_opens_convoys_of_its_orchestrations_only(
+    agent: Agent, user: User, application: str, opened: int
+) -> None:
+    [(hash_,)] = rows(
+        agent.database,
+        "SELECT (lpad(to_hex(id), 8, '0') || repeat('0', 24))::uuid FROM correlation WHERE name = 'case'",
+    )
+
+    found = rows(user(("operator", application)), "SELECT * FROM open_convoys(%s, %s)", [hash_], [uuid4()])
+
+    assert (len(found), len(rows(agent.database, "SELECT * FROM convoy"))) == (opened, opened)

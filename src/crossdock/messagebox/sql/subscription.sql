@@ -223,12 +223,14 @@ DELETE FROM correlation
 -- gives: opened uuid
 -- New instances that messages with these values begin or join. Whoever is the second to open one waits here until the first
 -- commits, and is not given it. In the order of their hashes, so that nobody waits for one who waits for him. They are at the
--- host of the orchestration whose correlation the hash begins with.
+-- host of the orchestration whose correlation the hash begins with. Whoever publishes opens those of any; a person who resumes,
+-- those of what it operates: instances of others would end as if they were a convoy.
 INSERT INTO convoy (hash, instance_id, host_id)
 SELECT wanted.hash, wanted.instance_id, service.host_id
   FROM unnest(%(hash)s::uuid[], %(instance)s::uuid[]) AS wanted (hash, instance_id)
   JOIN correlation ON correlation.id = correlation_of(wanted.hash)
   JOIN service ON service.id = correlation.service_id
+ WHERE (SELECT own_hosts(session_user)) IS NOT NULL OR may_do('operator', service.application)
  ORDER BY wanted.hash
     ON CONFLICT (hash) DO NOTHING
 RETURNING hash;
