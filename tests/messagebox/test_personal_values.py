@@ -16,10 +16,11 @@ from box import PROPERTIES, an_orchestration
 from crossdock.cli.app import app
 from crossdock.maintenance.routing_failures import ReportRoutingFailures
 from crossdock.message.property import PropertyRegistry, PropertyType, Value
+from crossdock.message.publication import Awaited, Publication
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.deployment import Deployment
 from crossdock.subscription.text import parse_filter
-from express import port, publish, rows
+from express import a_message, port, publish, rows
 from roles import Roles, roles
 
 __all__ = ["roles"]
@@ -40,7 +41,10 @@ def deployment(*personal: str) -> Deployment:
             replace(port("Near"), filter=parse_filter(PropertyRegistry(DECLARED), NEAR)),
         ],
         {"Default": ()},
-        orchestrations=[an_orchestration("Flow", "Region = 'IN'")],
+        orchestrations=[
+            an_orchestration("Flow", "Region = 'IN'"),
+            replace(an_orchestration("Known", "Region = 'BY'"), correlations={"case": (("Customer",), ("Payment",))}),
+        ],
         personal=personal,
     )
 
@@ -53,11 +57,22 @@ def box(agent: Agent, roles: Roles) -> Agent:  # noqa: ARG001
     personal: dict[str, Value] = {"Customer": SECRET, "Born.Year": YEAR}
     publish(agent, {"Region": "NO", **personal}, {"Region": "XX", **personal})
     publish(agent, {"Region": "IN", "BTS.MessageType": "Order", **personal})
+    publish(agent, {"Region": "BY", "BTS.MessageType": "Order", **personal})  # which begins one that waits by them
+    request(agent)
     agent.subscriptions.subscribe_instance("Flow", uuid4(), {"Customer": SECRET})
     agent.subscriptions.subscribe_instance("Flow", uuid4(), {"BTS.EpmRRCorrelationToken": TOKEN})
     agent.subscriptions.subscribe_instance("Flow", uuid4(), {"Region": "Lofoten"})
     ReportRoutingFailures(agent).run_once()
     return agent
+
+
+def request(agent: Agent) -> None:
+    """Somebody waits for the answer to it."""
+    agent.subscriptions.correlate(["BTS.EpmRRCorrelationToken"])
+    host = agent.configuration.hosts()["Default"]
+    [(service,)] = rows(agent.database, "SELECT id FROM service WHERE name = 'Stopped'")
+    awaits = Awaited(uuid4(), service, host, {"BTS.EpmRRCorrelationToken": TOKEN})
+    agent.publish([Publication(host, (a_message(agent, {"Region": "BY", "BTS.MessageType": "Order"}),), awaits=awaits)])
 
 
 def user(agent: Agent, *rights: tuple[str, str | None]) -> str:

@@ -240,3 +240,39 @@ def test_edited_message_has_no_larger_context_than_any(agent: Agent, user: User)
     large = json.dumps({"promoted": {"Region": "x" * CONTEXT_LIMIT_BYTES}, "written": {}})
 
     assert rows(ann, EDIT, row.host_id, row.sequence, uuid4(), large, [uuid4()]) == []
+
+
+@pytest.mark.parametrize("recorded", ["audit('note', %(text)s, NULL, NULL, 'done')", "record_reads(%(ids)s, 'look')"])
+def test_record_of_another_act_lets_nobody_read(agent: Agent, user: User, recorded: str) -> None:
+    message, ann = a_message(agent, MINE), user(("bodies", None))
+    publish(agent, message)
+    with psycopg.connect(ann, autocommit=True, options="-csearch_path=crossdock") as reader:
+        reader.execute(f"SELECT {recorded}".encode(), {"text": str(message.id), "ids": [message.id]})
+
+        assert reader.execute("SELECT * FROM read_messages(%s, 100::bigint)", [[message.id]]).fetchall() == []
+        assert reader.execute("SELECT * FROM read_piece(%s, %s, NULL)", [message.id, message.id]).fetchall() == []
+
+
+def test_edited_body_is_as_large_as_it_is(agent: Agent, user: User) -> None:
+    row, ann = a_suspended(agent), user(("edit", "mine"))
+    query = EDIT.replace("'x'::bytea", "convert_to(repeat('x', 100000), 'UTF8')").replace(
+        "ARRAY[NULL]::b", "ARRAY[1]::b"
+    )
+
+    assert len(rows(ann, query, row.host_id, row.sequence, uuid4(), '{"promoted":{},"written":{}}', [uuid4()])) == 1
+
+    assert (100_000,) in rows(agent.database, "SELECT size FROM part")
+
+
+@pytest.mark.parametrize(("application", "opened"), [("mine", 0), ("theirs", 1)])
+def test_operator_opens_convoys_of_its_orchestrations_only(
+    agent: Agent, user: User, application: str, opened: int
+) -> None:
+    [(hash_,)] = rows(
+        agent.database,
+        "SELECT (lpad(to_hex(id), 8, '0') || repeat('0', 24))::uuid FROM correlation WHERE name = 'case'",
+    )
+
+    found = rows(user(("operator", application)), "SELECT * FROM open_convoys(%s, %s)", [hash_], [uuid4()])
+
+    assert (len(found), len(rows(agent.database, "SELECT * FROM convoy"))) == (opened, opened)

@@ -166,13 +166,14 @@ def save(
         )
     with tempfile.TemporaryDirectory() as folder:
         saved = service.save(ids, Path(folder))
-        archive = Path(tempfile.mkstemp(suffix=".zip")[1])
-        with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
+        with (
+            tempfile.NamedTemporaryFile(suffix=".zip", delete=False) as archive,
+            zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file,
+        ):
             for each in saved:
                 file.write(each.file, Path(each.file).name)
-    return FileResponse(
-        archive, media_type="application/zip", filename="suspended.zip", background=BackgroundTask(archive.unlink)
-    )
+    gone = BackgroundTask(Path(archive.name).unlink)
+    return FileResponse(archive.name, media_type="application/zip", filename="suspended.zip", background=gone)
 
 
 @routes.get("/operations/{id_}")

@@ -21,6 +21,7 @@ from crossdock.messagebox.statement import statement
 DONE, UNCHANGED, REFUSED = "done", "unchanged", "refused"
 Since = datetime | timedelta  # a time, or how long ago
 _Facts = Mapping[str, Any] | None
+_LEVELS, _DIGITS = 20, 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ class Audit:
     ) -> list[AuditRow]:
         """The newest first. The next page is `before` the number of the last row."""
         wanted = {"person": person, "action": action, "limit": limit, "before": before, **since_parameters(since)}
-        return self._database.listed("list_audit", AuditRow, wanted)
+        return self._database.listed("list_audit", _audit_row, wanted)
 
     def record(self, acts: Sequence[Act]) -> None:
         """Record acts that changed nothing here, such as refused ones, in a transaction of their own."""
@@ -102,6 +103,33 @@ def since_parameters(since: Since | None) -> dict[str, Any]:
     if isinstance(since, datetime):
         return {"since": since.isoformat(), "age": None}
     return {"since": None, "age": since}
+
+
+def _audit_row(before: str | None, after: str | None, **columns: Any) -> AuditRow:
+    return AuditRow(before=_facts(before), after=_facts(after), **columns)
+
+
+def _facts(stored: str | None) -> Any:
+    """What was before or after; the text, if it is JSON that nothing of ours writes: who has any right adds rows."""
+    if stored is None:
+        return None
+    try:
+        facts = json.loads(stored, parse_int=_number, parse_float=_number)
+    except (ValueError, RecursionError):
+        return stored
+    return facts if _is_within(facts, _LEVELS) else stored
+
+
+def _number(written: str) -> int | float | str:
+    """As a text, if it has more digits than everybody reads."""
+    if len(written) > _DIGITS:
+        return written
+    return int(written) if written.lstrip("-").isdecimal() else float(written)
+
+
+def _is_within(value: Any, levels: int) -> bool:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return levels > 0 and all(_is_within(each, levels - 1) for each in inner)
 
 
 def _json(acts: Sequence[Act]) -> str:

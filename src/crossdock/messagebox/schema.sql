@@ -1558,12 +1558,28 @@ CREATE VIEW shown_message AS
       FROM message;
 COMMENT ON VIEW shown_message IS 'messages as people may see them: personal values and tokens are masked, unless the right bodies is there';
 
+CREATE FUNCTION shown_exceptions(exceptions json) RETURNS json LANGUAGE sql STABLE
+BEGIN ATOMIC
+    -- What the track keeps of them. The values and hashes by which instances wait, and tokens of requests, are not among it.
+    SELECT json_object_agg(kind.name, noted.rows)
+      FROM unnest(ARRAY['queued', 'activated', 'stopped', 'suspended', 'refused']) AS kind (name)
+     CROSS JOIN LATERAL (SELECT json_agg(json_strip_nulls(to_json(row))) AS rows
+                           FROM json_to_recordset(CASE WHEN json_typeof(exceptions -> kind.name) = 'array'
+                                                       THEN exceptions -> kind.name END)
+                                AS row (message_id json, subscription_id json, instance_id json, code json, reason json,
+                                        labels json)) AS noted
+     WHERE noted.rows IS NOT NULL;
+END;
+COMMENT ON FUNCTION shown_exceptions IS 'what was written besides messages and references, as people may see it';
+
 CREATE VIEW shown_few AS
     SELECT at, transaction, publisher, epoch, message_ids,
            CASE WHEN (SELECT sees_personal()) THEN ARRAY(SELECT unnest(contexts)::text)
                 ELSE ARRAY(SELECT regexp_replace(context::text, (SELECT hidden_members()), '\1"***"', 'g')
                              FROM unnest(contexts) AS context) END AS contexts,
-           references_to, subscriptions, exceptions, origins, first_reference, last_reference
+           references_to, subscriptions,
+           CASE WHEN (SELECT sees_personal()) THEN exceptions ELSE shown_exceptions(exceptions) END AS exceptions, origins,
+           first_reference, last_reference
       FROM track_few;
 COMMENT ON VIEW shown_few IS 'the same of what is not packed yet';
 
@@ -1612,8 +1628,8 @@ DECLARE
             'SELECT (id, name, application, host_id, enabled, deployed) ON receive_location',
             'SELECT (digest, application, packages, created_at) ON orchestration_version',
             'SELECT (id, name, size, fragments, reference_count) ON part',
-            'SELECT (at, transaction, publisher, epoch, message_ids, references_to, subscriptions, exceptions, origins,
-                     first_reference, last_reference) ON track_few',
+            'SELECT (at, transaction, publisher, epoch, message_ids, references_to, subscriptions, origins, first_reference,
+                     last_reference) ON track_few',
             'SELECT (at, segment) ON track_personal',
             -- Policies say which rows.
             'SELECT ON history',

@@ -314,17 +314,28 @@ SELECT name, host_id, ordered FROM service WHERE name = ANY(%(names)s);
 -- takes: service integer, state text
 -- gives: id integer
 -- Publishers hear of it with the epoch, which this transaction has to have moved: one that knows another state than this table
--- has could publish nothing. Whoever may not do this to an application gets nothing done, here and below.
+-- has could publish nothing. The subscription of what is unenlisted goes with it: nothing could be published to it either.
+-- Whoever may not do this to an application gets nothing done, here and below. What is no state is refused before a row could
+-- break a constraint: the error would quote the row, with its definition.
 WITH changed AS (
     UPDATE service
        SET state = %(state)s
-     WHERE id = %(service)s AND may_do('operator', application) AND epoch_moves()
-    RETURNING id
+     WHERE id = %(service)s AND %(state)s IN ('started', 'stopped', 'unenlisted')
+       AND may_do('operator', application) AND epoch_moves()
+    RETURNING id, state
 ), touched AS (
     UPDATE subscription
        SET epoch = (SELECT box.epoch FROM box)
       FROM changed
-     WHERE subscription.service_id = changed.id
+     WHERE subscription.service_id = changed.id AND changed.state <> 'unenlisted'
+), unenlisted AS (
+    DELETE FROM subscription
+     USING changed
+     WHERE subscription.service_id = changed.id AND changed.state = 'unenlisted'
+    RETURNING subscription.id
+), removed AS (
+    INSERT INTO subscription_removal (subscription_id, epoch)
+    SELECT unenlisted.id, (SELECT box.epoch FROM box) FROM unenlisted
 )
 SELECT id FROM changed;
 
@@ -359,7 +370,7 @@ SELECT enabled, application FROM receive_location WHERE name = %(name)s AND depl
 WITH changed AS (
     UPDATE receive_location
        SET enabled = %(enabled)s
-     WHERE name = %(name)s AND may_do('operator', application) AND epoch_moves()
+     WHERE name = %(name)s AND %(enabled)s IS NOT NULL AND may_do('operator', application) AND epoch_moves()
     RETURNING id
 ), told AS (
     UPDATE box SET location_token = gen_random_uuid() WHERE EXISTS (SELECT FROM changed)

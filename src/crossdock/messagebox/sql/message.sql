@@ -51,8 +51,8 @@ SELECT body
 -- name: record_reads
 -- takes: messages uuid[], action text
 -- gives: id uuid, recorded bigint
--- That a person is about to read bodies, of those that it may read. In a transaction of its own: only once that is committed are
--- they read.
+-- That a person is about to read bodies, of those that it may read: to read or to save them. In a transaction of its own: only
+-- once that is committed are they read.
 SELECT message.id, audit(%(action)s, message.id::text, NULL, NULL, 'done',
                          (SELECT min(service.application)
                             FROM suspended
@@ -66,7 +66,7 @@ SELECT message.id, audit(%(action)s, message.id::text, NULL, NULL, 'done',
 -- takes: messages uuid[], most bigint
 -- gives: id uuid, context text, part_id uuid, name text, body bytea, fragments integer
 -- The same for a person who may read bodies. That they are read was recorded a moment ago, by a transaction that is committed:
--- else the person would read, and roll the record back.
+-- else the person would read, and roll the record back. The record of another act does not say that they were read.
 WITH allowed AS MATERIALIZED (
     SELECT message.id, message.context, message.parts
       FROM message
@@ -74,6 +74,7 @@ WITH allowed AS MATERIALIZED (
        AND EXISTS (SELECT
                      FROM audit
                     WHERE audit.target = message.id::text AND audit.database_user = session_user AND audit.outcome = 'done'
+                      AND audit.action IN ('read', 'save')
                       AND audit.at > clock() - interval '1 minute'
                       AND audit.transaction IS DISTINCT FROM pg_current_xact_id_if_assigned())
 )
@@ -100,6 +101,7 @@ SELECT CASE WHEN %(piece)s IS NULL
    AND EXISTS (SELECT
                  FROM audit
                 WHERE audit.target = message.id::text AND audit.database_user = session_user AND audit.outcome = 'done'
+                  AND audit.action IN ('read', 'save')
                   AND audit.at > clock() - interval '1 day'
                   AND audit.transaction IS DISTINCT FROM pg_current_xact_id_if_assigned());
 

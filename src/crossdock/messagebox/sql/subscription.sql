@@ -54,13 +54,13 @@ RETURNING subscription_id;
 -- gives: id integer
 -- Give a service its one subscription: its transport id as a group, or the groups of its filter. One that it has already
 -- keeps its id and gets new predicates. Whoever may not do this to an application gets nothing done, nor does a transaction
--- that has not moved the epoch.
+-- that has not moved the epoch. Nothing subscribes that is unenlisted, or deployed no more.
 WITH known AS (
     UPDATE subscription
        SET host_id = service.host_id, priority = service.priority, epoch = (SELECT box.epoch FROM box)
       FROM service
      WHERE service.id = %(service)s AND subscription.service_id = service.id AND may_do('operator', service.application)
-       AND epoch_moves()
+       AND epoch_moves() AND service.state <> 'unenlisted' AND service.deployed
     RETURNING subscription.id
 ), fresh AS (
     INSERT INTO subscription (service_id, host_id, priority, epoch, enlisted_after)
@@ -68,6 +68,7 @@ WITH known AS (
            (SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END FROM reference_sequence)
       FROM service
      WHERE id = %(service)s AND NOT EXISTS (SELECT FROM known) AND may_do('operator', service.application) AND epoch_moves()
+       AND state <> 'unenlisted' AND deployed
     RETURNING id
 ), made AS (
     SELECT id FROM known UNION ALL SELECT id FROM fresh
@@ -222,12 +223,14 @@ DELETE FROM correlation
 -- gives: opened uuid
 -- New instances that messages with these values begin or join. Whoever is the second to open one waits here until the first
 -- commits, and is not given it. In the order of their hashes, so that nobody waits for one who waits for him. They are at the
--- host of the orchestration whose correlation the hash begins with.
+-- host of the orchestration whose correlation the hash begins with. Whoever publishes opens those of any; a person who resumes,
+-- those of what it operates: instances of others would end as if they were a convoy.
 INSERT INTO convoy (hash, instance_id, host_id)
 SELECT wanted.hash, wanted.instance_id, service.host_id
   FROM unnest(%(hash)s::uuid[], %(instance)s::uuid[]) AS wanted (hash, instance_id)
   JOIN correlation ON correlation.id = correlation_of(wanted.hash)
   JOIN service ON service.id = correlation.service_id
+ WHERE (SELECT own_hosts(session_user)) IS NOT NULL OR may_do('operator', service.application)
  ORDER BY wanted.hash
     ON CONFLICT (hash) DO NOTHING
 RETURNING hash;

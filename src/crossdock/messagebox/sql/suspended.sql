@@ -192,11 +192,11 @@ SELECT count(*) FROM taken;
 -- takes: service integer
 -- gives: count bigint
 -- Starting a service resumes what was suspended only because it was stopped. What its host lacks a label of stays, and says
--- so; nothing carries labels where there never were any.
+-- so; nothing carries labels where there never were any. What a service left that is deployed no more stays as well.
 WITH labelled AS MATERIALIZED (
     SELECT id FROM host WHERE labelled
 ), home AS MATERIALIZED (
-    SELECT host_id FROM service WHERE id = %(service)s AND may_do('operator', application)
+    SELECT host_id FROM service WHERE id = %(service)s AND deployed AND may_do('operator', application)
 ), resumed AS (
     DELETE FROM suspended
      WHERE service_id = %(service)s AND kind = 'stopped' AND EXISTS (SELECT FROM home)
@@ -269,7 +269,8 @@ SELECT ended.host_id, ended.sequence, ended.message_id, forgotten.count,
 -- gives: message_id uuid, target smallint, recorded bigint
 -- Another message takes the place of the one of a suspended delivery, and is delivered to that subscriber alone: the reference
 -- keeps its number, and with it its place in the order of an ordered service. The original keeps a reference for a while. Its
--- labels hold for what takes its place, which has them all. Nobody takes an id that a source in the ledger will need.
+-- labels hold for what takes its place, which has them all. Nobody takes an id that a source in the ledger will need. How large
+-- a body is is not what the person says: whoever claims it would have all of it in memory.
 WITH edited AS (
     DELETE FROM suspended
      USING service
@@ -290,7 +291,7 @@ WITH edited AS (
     RETURNING id
 ), parts AS (
     INSERT INTO part (id, name, body, size, fragments)
-    SELECT own.id, own.name, own.body, coalesce(own.size, length(own.body)), coalesce(own.pieces, 0)
+    SELECT own.id, own.name, own.body, coalesce(length(own.body), own.size), coalesce(own.pieces, 0)
       FROM edited, unnest(%(part)s, %(name)s, %(body)s, %(size)s, %(pieces)s) AS own (id, name, body, size, pieces)
 ), tracked AS (
     INSERT INTO track_settled (host_id, event, attempt, block, sequence, message_id, service_id, instance_id)
