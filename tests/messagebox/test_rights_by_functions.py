@@ -240,3 +240,11 @@ def test_edited_message_has_no_larger_context_than_any(agent: Agent, user: User)
     large = json.dumps({"promoted": {"Region": "x" * CONTEXT_LIMIT_BYTES}, "written": {}})
 
     assert rows(ann, EDIT, row.host_id, row.sequence, uuid4(), large, [uuid4()]) == []
+
+
+def test_edited_message_has_no_part_that_is_called_smaller_than_it_is(agent: Agent, user: User) -> None:
+    row, ann = a_suspended(agent), user(("edit", "mine"))
+    smaller = EDIT.replace("ARRAY['x'::bytea], ARRAY[NULL]", "ARRAY[convert_to(repeat('x', 100000), 'UTF8')], ARRAY[1]")
+
+    with pytest.raises(psycopg.errors.CheckViolation):
+        rows(ann, smaller, row.host_id, row.sequence, uuid4(), '{"promoted":{},"written":{}}', [uuid4()])

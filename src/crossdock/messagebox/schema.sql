@@ -325,6 +325,11 @@ CREATE TABLE fragment (
     PRIMARY KEY (part_id, number)
 );
 ALTER TABLE fragment ALTER COLUMN body SET STORAGE EXTERNAL;
+-- Whoever is given a message has these in memory. What was there before these rules was not looked at again.
+ALTER TABLE part
+    ADD CONSTRAINT a_part_is_as_large_as_it_says CHECK (size = octet_length(body) AND octet_length(body) <= 1048576) NOT VALID,
+    ADD CONSTRAINT the_name_of_a_part_is_short CHECK (octet_length(name) <= 1024) NOT VALID;
+ALTER TABLE fragment ADD CONSTRAINT a_fragment_is_held_at_once CHECK (octet_length(body) <= 1048576) NOT VALID;
 
 
 CREATE SEQUENCE reference_sequence;
