@@ -384,6 +384,7 @@ CREATE TABLE scheduled (
     instance_id      uuid,
     PRIMARY KEY (host_id, sequence)
 ) PARTITION BY LIST (host_id);
+ALTER TABLE scheduled ADD CONSTRAINT deliveries_are_due_in_our_time CHECK (due_at BETWEEN '1970-01-01Z' AND '9999-01-01Z') NOT VALID;
 CREATE INDEX ON scheduled (host_id, due_at);
 CREATE INDEX ON scheduled (instance_id) WHERE instance_id IS NOT NULL;
 
@@ -501,6 +502,8 @@ CREATE TABLE subqueue_lease (
     held_at        timestamptz NOT NULL DEFAULT '-infinity',
     claim          bigint      NOT NULL DEFAULT 0
 );
+ALTER TABLE subqueue_lease ADD CONSTRAINT ports_are_blocked_in_our_time
+    CHECK (blocked_by IS NOT NULL OR blocked_until BETWEEN '1970-01-01Z' AND '9999-01-01Z') NOT VALID;
 CREATE INDEX ON subqueue_lease (host_id, held_at, service_id);
 COMMENT ON COLUMN subqueue_lease.held_at IS 'when it was taken last, later than all others of its host: the subqueue that has waited longest is the next';
 COMMENT ON COLUMN subqueue_lease.blocked_by IS 'the suspended reference that has to be dealt with before the subqueue goes on';
