@@ -288,3 +288,20 @@ def test_port_is_blocked_until_a_time_that_everybody_can_read(attack: Attack, ag
     for time in ("infinity", "20000-01-01Z"):
         with pytest.raises(psycopg.errors.CheckViolation):
             attack.connection.execute("UPDATE subqueue_lease SET blocked_until = %s", [time])
+
+
+@pytest.mark.parametrize(
+    "facts", ["1e5000", '{"a":' * 3000 + "1" + "}" * 3000, '{"a":' * 300 + "1" + "}" * 300, '"' + "x" * 1_000_000 + '"']
+)
+def test_act_that_nobody_could_read_is_listed_without_its_facts(attack: Attack, agent: Agent, facts: str) -> None:
+    attack.connection.execute("SELECT audit('forged', 'this', %s, NULL, 'done')", [facts])
+
+    [act] = agent.audit.list(action="forged")
+    assert (act.target, act.before, act.after) == ("this", "It is too large or too deep to be shown.", None)
+
+
+def test_texts_of_an_act_are_cut_in_lists(attack: Attack, agent: Agent) -> None:
+    attack.connection.execute("SELECT audit('forged', %s, NULL, '{\"a\": [1]}', %s)", ["t" * 100_000, "o" * 100_000])
+
+    [act] = agent.audit.list(action="forged")
+    assert (len(act.target), act.after, len(act.outcome)) == (4000, {"a": [1]}, 4000)

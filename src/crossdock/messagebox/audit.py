@@ -21,6 +21,8 @@ from crossdock.messagebox.statement import statement
 DONE, UNCHANGED, REFUSED = "done", "unchanged", "refused"
 Since = datetime | timedelta  # a time, or how long ago
 _Facts = Mapping[str, Any] | None
+_MOST_DEEP = 50
+_NOT_SHOWN = "It is too large or too deep to be shown."
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,7 @@ class Audit:
     ) -> list[AuditRow]:
         """The newest first. The next page is `before` the number of the last row."""
         wanted = {"person": person, "action": action, "limit": limit, "before": before, **since_parameters(since)}
-        return self._database.listed("list_audit", AuditRow, wanted)
+        return self._database.listed("list_audit", _row, wanted)
 
     def record(self, acts: Sequence[Act]) -> None:
         """Record acts that changed nothing here, such as refused ones, in a transaction of their own."""
@@ -102,6 +104,26 @@ def since_parameters(since: Since | None) -> dict[str, Any]:
     if isinstance(since, datetime):
         return {"since": since.isoformat(), "age": None}
     return {"since": None, "age": since}
+
+
+def _row(*, before: str | None, after: str | None, **columns: Any) -> AuditRow:
+    return AuditRow(before=_facts(before), after=_facts(after), **columns)
+
+
+def _facts(kept: str | None) -> Any:
+    """What was recorded, or that it cannot be shown: whoever may do anything writes jsonb of any kind and depth."""
+    if kept is None:
+        return None
+    try:
+        facts = json.loads(kept)
+    except (ValueError, RecursionError):
+        return _NOT_SHOWN
+    return facts if _is_shallow(facts, _MOST_DEEP) else _NOT_SHOWN
+
+
+def _is_shallow(value: Any, most: int) -> bool:
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return most > 0 and all(_is_shallow(each, most - 1) for each in inside)
 
 
 def _json(acts: Sequence[Act]) -> str:

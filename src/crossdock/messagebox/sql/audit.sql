@@ -12,7 +12,12 @@ SELECT audit(act.action, act.target, act.before, act.after, act.outcome, act.app
 
 -- name: list_audit
 -- The newest first, `before` a row that was listed. `since` is a time that a person named, not one that a process asked for.
-SELECT number, at, database_user, person, action, application, target, before, after, reason, outcome
+-- Whoever may do anything adds rows of any size by the function, and nobody takes them out: every list has to bear them.
+SELECT number, at, database_user, left(person, 4000) AS person, left(action, 4000) AS action,
+       left(application, 4000) AS application, left(target, 4000) AS target,
+       CASE WHEN length(before::text) <= 1000000 THEN before::text ELSE left(before::text, 1) END AS before,
+       CASE WHEN length(after::text) <= 1000000 THEN after::text ELSE left(after::text, 1) END AS after,
+       left(reason, 4000) AS reason, left(outcome, 4000) AS outcome
   FROM audit
  WHERE (%(since)s::text IS NULL OR at >= %(since)s::text::timestamptz)
    AND (%(age)s::interval IS NULL OR at >= clock() - %(age)s::interval)
