@@ -269,7 +269,10 @@ def test_time_that_nobody_can_read_is_refused(attack: Attack, agent: Agent, afte
     )
     dequeue = f"SELECT sequence FROM host_{attack.mine}_dequeue(7, '{{0}}', '{{5}}', '{{0}}', '{{}}', false, 1)"
     [(sequence,)] = attack.connection.execute(dequeue.encode()).fetchall()
-    settle = f"SELECT * FROM host_{attack.mine}_settle(7, %s, NULL, '{{scheduled}}', %s::interval[], '{{true}}', '{{NULL}}', '{{NULL}}', '{{later}}')"
+    settle = (
+        f"SELECT * FROM host_{attack.mine}_settle(7, %s, NULL, '{{scheduled}}', %s::interval[], '{{true}}', '{{NULL}}',"
+        " '{NULL}', '{later}')"
+    )
 
     with pytest.raises(psycopg.errors.CheckViolation):
         attack.connection.execute(settle.encode(), [[sequence], [after]])

@@ -384,7 +384,8 @@ CREATE TABLE scheduled (
     instance_id      uuid,
     PRIMARY KEY (host_id, sequence)
 ) PARTITION BY LIST (host_id);
-ALTER TABLE scheduled ADD CONSTRAINT deliveries_are_due_in_our_time CHECK (due_at BETWEEN '1970-01-01Z' AND '9999-01-01Z') NOT VALID;
+ALTER TABLE scheduled
+    ADD CONSTRAINT deliveries_are_due_in_our_time CHECK (due_at BETWEEN '1970-01-01Z' AND '9999-01-01Z') NOT VALID;
 CREATE INDEX ON scheduled (host_id, due_at);
 CREATE INDEX ON scheduled (instance_id) WHERE instance_id IS NOT NULL;
 

@@ -7,6 +7,7 @@ ALTER TABLE part
 ALTER TABLE fragment ADD CONSTRAINT a_fragment_is_held_at_once CHECK (octet_length(body) <= 1048576) NOT VALID;
 
 -- The role of a host says when a delivery is due. A time that Python has not would fail whoever asks what waits.
-ALTER TABLE scheduled ADD CONSTRAINT deliveries_are_due_in_our_time CHECK (due_at BETWEEN '1970-01-01Z' AND '9999-01-01Z') NOT VALID;
+ALTER TABLE scheduled
+    ADD CONSTRAINT deliveries_are_due_in_our_time CHECK (due_at BETWEEN '1970-01-01Z' AND '9999-01-01Z') NOT VALID;
 ALTER TABLE subqueue_lease ADD CONSTRAINT ports_are_blocked_in_our_time
     CHECK (blocked_by IS NOT NULL OR blocked_until BETWEEN '1970-01-01Z' AND '9999-01-01Z') NOT VALID;
