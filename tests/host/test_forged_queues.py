@@ -23,7 +23,7 @@ FORGERIES = {
     "one number twice": f"INSERT INTO queue ({COLUMNS}) SELECT host_id, sequence, 7, message_id, subscription_id,"
     " service_id FROM queue",
     "due with a number of the queue": f"INSERT INTO scheduled ({COLUMNS}, attempt, due_at, reason)"
-    f" SELECT {COLUMNS}, 1, '-infinity', 'forged' FROM queue",
+    f" SELECT {COLUMNS}, 1, '1970-01-01Z', 'forged' FROM queue",
 }
 
 
@@ -67,7 +67,7 @@ def test_retry_that_cannot_be_recorded_ends_no_instance(agent: Agent, database: 
     rows(
         database,
         f"INSERT INTO scheduled ({COLUMNS}, attempt, due_at, reason)"
-        f" SELECT {COLUMNS}, 1, 'infinity', 'forged' FROM queue RETURNING 1",
+        f" SELECT {COLUMNS}, 1, '9000-01-01Z', 'forged' FROM queue RETURNING 1",
     )
     partner = Partner(lambda name, _: Complete() if name == "honest" else Retry(RETRY_AFTER, "down"))
 

@@ -46,7 +46,7 @@ def test_labels_that_are_no_list_do_not_stop_what_moves(agent: Agent, database: 
     publish(agent, {"Region": "NO"})
     forge(database, "UPDATE message SET context = %s", f'{{"promoted": {{}}, "written": {{}}, "labels": {labels}}}')
     forge(database, "INSERT INTO scheduled SELECT host_id, sequence, priority, message_id, subscription_id, service_id,"
-                    " attempt, '-infinity', 'forged', subqueue, instance_id FROM queue")  # fmt: skip
+                    " attempt, '1970-01-01Z', 'forged', subqueue, instance_id FROM queue")  # fmt: skip
     forge(database, "DELETE FROM queue")
 
     assert agent.queues.requeue_due(agent.configuration.hosts()["Default"]) == 1

@@ -8,8 +8,10 @@ from __future__ import annotations
 import psycopg
 import pytest
 
+from box import PROPERTIES
 from crossdock.messagebox.agent import Agent
-from express import rows
+from crossdock.messagebox.deployment import Deployment
+from express import port, rows
 from role_attack import SECRET, Attack, attack
 from roles import roles
 
@@ -258,3 +260,55 @@ def test_functions_that_a_restore_has_opened_to_everybody_are_closed_again(attac
     agent.box.create_host_roles()
 
     attack.refused(f"SELECT * FROM {opened}")
+
+
+@pytest.mark.parametrize("after", ["9000 years", "-3000 years"])
+def test_time_that_nobody_can_read_is_refused(attack: Attack, agent: Agent, after: str) -> None:
+    attack.connection.execute(
+        "INSERT INTO host_instance (id, host_id, machine, process) VALUES (7, %s, 'mine', 1)", [attack.mine]
+    )
+    dequeue = f"SELECT sequence FROM host_{attack.mine}_dequeue(7, '{{0}}', '{{5}}', '{{0}}', '{{}}', false, 1)"
+    [(sequence,)] = attack.connection.execute(dequeue.encode()).fetchall()
+    settle = (
+        f"SELECT * FROM host_{attack.mine}_settle(7, %s, NULL, '{{scheduled}}', %s::interval[], '{{true}}', '{{NULL}}',"
+        " '{NULL}', '{later}')"
+    )
+
+    with pytest.raises(psycopg.errors.CheckViolation):
+        attack.connection.execute(settle.encode(), [[sequence], [after]])
+
+    attack.connection.execute(settle.encode(), [[sequence], ["900 years"]])
+    assert [each.reason for each in agent.configuration.list_waiting()] == ["later"]
+
+
+def test_port_is_blocked_until_a_time_that_everybody_can_read(attack: Attack, agent: Agent) -> None:
+    agent.subscriptions.deploy(
+        Deployment(
+            "line", PROPERTIES, [], [port("Mine.line", "Region = 'NO'", host="Mine", ordered=True)], {"Mine": ()}
+        )
+    )
+
+    for time in ("infinity", "20000-01-01Z"):
+        with pytest.raises(psycopg.errors.CheckViolation):
+            attack.connection.execute("UPDATE subqueue_lease SET blocked_until = %s", [time])
+
+
+@pytest.mark.parametrize(
+    "facts", ["1e5000", '{"a":' * 3000 + "1" + "}" * 3000, '{"a":' * 300 + "1" + "}" * 300, '"' + "x" * 1_000_000 + '"']
+)
+def test_act_that_nobody_could_read_is_listed_with_the_text_of_its_facts(
+    attack: Attack, agent: Agent, facts: str
+) -> None:
+    attack.connection.execute("SELECT audit('forged', 'this', %s, NULL, 'done')", [facts])
+
+    [act] = agent.audit.list(action="forged")
+    assert (act.target, act.after) == ("this", None)
+    assert isinstance(act.before, str)
+    assert len(act.before) <= 100_000
+
+
+def test_texts_of_an_act_are_cut_in_lists(attack: Attack, agent: Agent) -> None:
+    attack.connection.execute("SELECT audit('forged', %s, NULL, '{\"a\": [1]}', %s)", ["t" * 100_000, "o" * 100_000])
+
+    [act] = agent.audit.list(action="forged")
+    assert (len(act.target), act.after, len(act.outcome)) == (10_000, {"a": [1]}, 1000)

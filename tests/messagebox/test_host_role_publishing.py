@@ -11,6 +11,7 @@ from psycopg.errors import InsufficientPrivilege
 
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.publish import SUBSCRIPTION_LOCK
+from crossdock.messagebox.store import PART_LIMIT_BYTES
 from express import rows, unbalanced
 from role_attack import Attack, Publishing, attack
 from roles import roles
@@ -168,6 +169,25 @@ def test_size_of_a_body_is_not_what_its_publisher_says(attack: Attack) -> None:
     )
 
     assert rows(attack.database, "SELECT size FROM part WHERE id = %s", id_) == [(1_000_000,)]
+
+
+@pytest.mark.parametrize(("name", "body"), [("n" * 1025, b"x"), ("body", b"x" * (PART_LIMIT_BYTES + 1))])
+def test_part_that_nobody_could_hold_is_refused(attack: Attack, name: str, body: bytes) -> None:
+    [(epoch,)] = attack.connection.execute("SELECT epoch_token FROM box").fetchall()
+    id_ = uuid4()
+
+    with pytest.raises(psycopg.errors.CheckViolation):
+        attack.connection.execute(
+            "SELECT publish_few(%s, %s::json[], %s, %s, %s, %s, '{1}', '{0}', '{}', '{}', NULL, %s, %s, NULL)",
+            [[id_], ["{}"], [id_], [id_], [name], [body], SUBSCRIPTION_LOCK, epoch],
+        )
+
+
+def test_fragment_that_nobody_could_hold_is_refused(attack: Attack) -> None:
+    with pytest.raises(psycopg.errors.CheckViolation):
+        attack.connection.execute(
+            "SELECT insert_fragment(%s, 0, %s)", [uuid4(), b"x" * (PART_LIMIT_BYTES + 1)], binary=True
+        )
 
 
 def test_context_that_nobody_could_hold_is_refused(attack: Attack) -> None:

@@ -112,7 +112,7 @@ FILL = f"""
       FROM generate_series(1, {SUSPENDED}) AS n;
     INSERT INTO timer (host_id, instance_id, number, due_at, asleep)
     SELECT 1, made_id(n), 1, now() - interval '1 hour', true FROM generate_series(1, {SUSPENDED}) AS n;
-    INSERT INTO subqueue_lease (service_id, host_id, blocked_until) VALUES (2, 1, 'infinity');
+    INSERT INTO subqueue_lease (service_id, host_id, blocked_until) VALUES (2, 1, '9000-01-01Z');
     INSERT INTO host_instance (id, host_id, machine, process) SELECT n, 1, 'here', n FROM generate_series(1, 4) AS n;
     INSERT INTO intake (location_id, identity, size, random_bits)
     SELECT 1, convert_to('file ' || n, 'UTF8'), 100, 0 FROM generate_series(1, {MESSAGES}) AS n;

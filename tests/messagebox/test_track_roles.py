@@ -8,6 +8,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from crossdock.administration.messages import list_messages
 from crossdock.errors import UnavailableError
 from crossdock.maintenance.references import CleanReferences
 from crossdock.maintenance.tracking import KeepTrack, PackTrack
@@ -140,6 +141,39 @@ def test_references_to_no_subscription_stop_nobody(attack: Attack, agent: Agent,
         assert PackTrack(agent).run_once() > 0
 
     assert [each.id for each in agent.track.find([publishing.message])] == [publishing.message]
+    assert publishing.message in {each.id for each in agent.track.search(None).messages}
+
+
+DEEP = "[" * 3000 + "]" * 3000
+CONTEXT = '{"promoted":{"Region":"NO"},"written":{}}'
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(
+    ("context", "kind", "row"),
+    [
+        (f'{{"promoted":{{}},"written":{{}},"more":{DEEP}}}', None, {}),
+        (CONTEXT, "queued", {}),
+        (CONTEXT, "queued", {"subscription_id": None}),
+        (CONTEXT, "queued", {"subscription_id": 2**63 - 1}),
+        (CONTEXT, "refused", {"subscription_id": 0, "service_id": 1, "host_id": 1, "labels": ["a"]}),
+        (CONTEXT, "refused", {"subscription_id": 1, "service_id": 1, "host_id": 1, "labels": []}),
+    ],
+)
+def test_what_nobody_expects_in_a_message_stops_nobody(
+    attack: Attack, agent: Agent, context: str, kind: str | None, row: dict[str, Any], packed: bool
+) -> None:
+    publishing = Publishing(attack)
+    noted = None if kind is None else json.dumps({kind: [{"message_id": str(publishing.message), **row}]})
+
+    publishing(context=context, exceptions=noted)
+    if packed:
+        assert PackTrack(agent).run_once() > 0
+
+    assert [each.id for each in agent.track.find([publishing.message])] == [publishing.message]
+    assert publishing.message in {each.id for each in agent.track.search(None).messages}
+    assert str(publishing.message) in {each.id for each in list_messages(agent).messages}
+    agent.track.erase([publishing.message], "one message")
     assert publishing.message in {each.id for each in agent.track.search(None).messages}
 
 

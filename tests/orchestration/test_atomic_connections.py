@@ -31,6 +31,8 @@ SETTINGS = {
     "rows": "connection.row_factory = dict_row",
     "cursors": "connection.cursor_factory = ClientCursor",
     "adapters": "connection.adapters.register_loader('int4', connection.adapters.get_loader(25, 0))",
+    "binary adapters": "[connection.adapters.register_loader(name, connection.adapters.get_loader(17, 1))"
+    " for name in ('uuid', 'int8', 'text')]",
     "search path": "connection.execute('SET search_path = public')",
     "role": "connection.execute('SET SESSION ROLE pg_monitor')",
     "isolation": "connection.execute(\"SET default_transaction_isolation = 'serializable'\")",

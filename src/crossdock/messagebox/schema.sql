@@ -325,6 +325,11 @@ CREATE TABLE fragment (
     PRIMARY KEY (part_id, number)
 );
 ALTER TABLE fragment ALTER COLUMN body SET STORAGE EXTERNAL;
+-- Whoever is given a message has these in memory. What was there before these rules was not looked at again.
+ALTER TABLE part
+    ADD CONSTRAINT a_part_is_as_large_as_it_says CHECK (size = octet_length(body) AND octet_length(body) <= 1048576) NOT VALID,
+    ADD CONSTRAINT the_name_of_a_part_is_short CHECK (octet_length(name) <= 1024) NOT VALID;
+ALTER TABLE fragment ADD CONSTRAINT a_fragment_is_held_at_once CHECK (octet_length(body) <= 1048576) NOT VALID;
 
 
 CREATE SEQUENCE reference_sequence;
@@ -379,6 +384,8 @@ CREATE TABLE scheduled (
     instance_id      uuid,
     PRIMARY KEY (host_id, sequence)
 ) PARTITION BY LIST (host_id);
+ALTER TABLE scheduled
+    ADD CONSTRAINT deliveries_are_due_in_our_time CHECK (due_at BETWEEN '1970-01-01Z' AND '9999-01-01Z') NOT VALID;
 CREATE INDEX ON scheduled (host_id, due_at);
 CREATE INDEX ON scheduled (instance_id) WHERE instance_id IS NOT NULL;
 
@@ -496,6 +503,8 @@ CREATE TABLE subqueue_lease (
     held_at        timestamptz NOT NULL DEFAULT '-infinity',
     claim          bigint      NOT NULL DEFAULT 0
 );
+ALTER TABLE subqueue_lease ADD CONSTRAINT ports_are_blocked_in_our_time
+    CHECK (blocked_by IS NOT NULL OR blocked_until BETWEEN '1970-01-01Z' AND '9999-01-01Z') NOT VALID;
 CREATE INDEX ON subqueue_lease (host_id, held_at, service_id);
 COMMENT ON COLUMN subqueue_lease.held_at IS 'when it was taken last, later than all others of its host: the subqueue that has waited longest is the next';
 COMMENT ON COLUMN subqueue_lease.blocked_by IS 'the suspended reference that has to be dealt with before the subqueue goes on';

@@ -16,6 +16,7 @@ from typing import Any
 from uuid import UUID
 
 import psycopg
+from psycopg.adapt import AdaptersMap
 
 from crossdock.errors import UsageError
 from crossdock.message.message import Message
@@ -55,7 +56,8 @@ class Stepped:
 
 
 # What an author may set on a connection for its own statements.
-_OURS = ("row_factory", "cursor_factory", "server_cursor_factory", "prepare_threshold")
+_ADAPTERS = "_adapters"
+_OURS = ("row_factory", "cursor_factory", "server_cursor_factory", "prepare_threshold", _ADAPTERS)
 
 
 @dataclass(slots=True)
@@ -88,7 +90,9 @@ class OpenedStep:
         ours again afterwards, and their session is discarded after the step.
         """
         work = Work(self._connection)
+        adapters = self._connection.adapters
         ours = {name: getattr(self._connection, name) for name in _OURS}
+        setattr(self._connection, _ADAPTERS, AdaptersMap(adapters))  # what is registered there is not in ours
         with self._connection.transaction() as savepoint:
             role = self._connection.execute(statement("read_role")).fetchone()
             self._connection.execute(statement("become_author"), {})

@@ -17,7 +17,7 @@ from crossdock.messagebox.statement import statement
 from crossdock.messagebox.track_few import promoted_values
 from crossdock.messagebox.track_filter import make_filter
 from crossdock.messagebox.track_read import unmarked
-from crossdock.messagebox.track_segment import Segment, compress, decompress, pack_bodies, unpack_bodies
+from crossdock.messagebox.track_segment import UNREADABLE, Segment, compress, decompress, pack_bodies, unpack_bodies
 from crossdock.messagebox.track_write import instances_of
 
 _KEPT = ("BTS.MessageType", "BTS.ReceiveLocationName", "BTS.ReceivePortName")
@@ -55,7 +55,7 @@ def erased_context(context: bytes) -> bytes:
             kind: {name: value for name, value in document[kind].items() if name in _KEPT}
             for kind in ("promoted", "written")
         }
-    except (msgspec.DecodeError, KeyError, TypeError, AttributeError):
+    except (*UNREADABLE, KeyError, TypeError, AttributeError):
         return b'{"promoted":{},"written":{},"erased":true}'
     if "labels" in document:
         kept["labels"] = document["labels"]

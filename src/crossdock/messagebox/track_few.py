@@ -22,15 +22,22 @@ from crossdock.message.context import Context
 from crossdock.message.property import Value
 from crossdock.messagebox.statement import statement
 from crossdock.messagebox.track_filter import make_filter
-from crossdock.messagebox.track_segment import Origin, Segment, Transaction, micros, pack_bodies, runs, take_personal
+from crossdock.messagebox.track_segment import (
+    UNREADABLE,
+    Origin,
+    Segment,
+    Transaction,
+    micros,
+    pack_bodies,
+    runs,
+    take_personal,
+)
 from crossdock.messagebox.track_write import KEPT_EXCEPTIONS, UNFILTERED, instances_of, pack_personal
 
 _SPAN = timedelta(seconds=30)
 # As the columns have them with which they are compared: a number that no column holds fails the statement.
 _Integer = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 _BigInteger = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-# What a publisher wrote is JSON, but of any kind and depth.
-_UNREADABLE = (msgspec.DecodeError, RecursionError)
 
 
 class _Said(msgspec.Struct):
@@ -155,7 +162,7 @@ def _origins(row: Any) -> list[Origin]:
     nothing = [Origin(1)] * count
     try:
         said = [] if row.origins is None else msgspec.json.decode(row.origins, type=list[_Said])
-    except _UNREADABLE:  # nobody who publishes by the agent says it so
+    except UNREADABLE:  # nobody who publishes by the agent says it so
         return nothing
     each = [
         Origin(1, run.location, run.service, None if run.instance is None else str(run.instance), tuple(run.settled))
@@ -194,7 +201,7 @@ def _exceptions(stored: str | None, places: Mapping[UUID, int]) -> dict[str, lis
         return {}
     try:
         decoded = msgspec.json.decode(stored, type=_Exceptions, strict=False)
-    except _UNREADABLE:
+    except UNREADABLE:
         return {}
     found = {name: [msgspec.to_builtins(row) for row in getattr(decoded, name)] for name in KEPT_EXCEPTIONS}
     mine = {str(id_) for id_ in places}

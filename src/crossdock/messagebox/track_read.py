@@ -16,7 +16,16 @@ import numpy as np
 
 from crossdock.messagebox.track_few import Few, Known
 from crossdock.messagebox.track_rows import Route, Tracked
-from crossdock.messagebox.track_segment import Origin, Segment, Transaction, decompress, micros, moment, put_back
+from crossdock.messagebox.track_segment import (
+    UNREADABLE,
+    Origin,
+    Segment,
+    Transaction,
+    decompress,
+    micros,
+    moment,
+    put_back,
+)
 
 _MARK = b'{"personal":""}'
 Taken = Mapping[int, Sequence[tuple[str, str]]]
@@ -118,7 +127,7 @@ def _again(first: Tracked, later: Tracked) -> Tracked:
 
 
 def _unusual(segment: Segment) -> Mapping[str, Mapping[str, list[dict[str, Any]]]]:
-    """What publishing wrote about single messages, by kind and id."""
+    """What publishing wrote about single messages, by kind and id. Where it named no subscription there is none."""
     found: dict[str, defaultdict[str, list[dict[str, Any]]]] = {}
     for kind, rows in segment.exceptions.items():
         found[kind] = defaultdict(list)
@@ -146,11 +155,12 @@ def _tracked(
     place = known.locations.get(origin.location or 0)
     low, high = np.searchsorted(segment.positions, [position, position + 1])
     routes = [Route(number) for number in segment.subscriptions[low:high].tolist()]
-    routes += [Route(row["subscription_id"]) for row in rows("stopped")]
+    routes += [Route(row["subscription_id"]) for row in rows("stopped") if "subscription_id" in row]
     routes += [
         Route(row["subscription_id"], UUID(row["instance_id"]) if "instance_id" in row else None)
         for kind in ("queued", "activated")
         for row in rows(kind)
+        if "subscription_id" in row
     ]
     suspended = next(iter(rows("suspended")), {})
     instance = () if origin.instance is None else (UUID(origin.instance),)
@@ -165,7 +175,11 @@ def _tracked(
         labels=tuple(document.get("labels", ())),
         context=document,
         routes=tuple(dict.fromkeys(routes)),
-        refusals=tuple((row["subscription_id"], tuple(row["labels"])) for row in rows("refused")),
+        refusals=tuple(
+            (row["subscription_id"], tuple(row.get("labels", ())))
+            for row in rows("refused")
+            if "subscription_id" in row
+        ),
         code=suspended.get("code"),
         reason=suspended.get("reason"),
         parents=(*(parents[claim] for claim in chunk.claims(position) if claim in parents), *instance),
@@ -182,7 +196,7 @@ def _document(context: bytes) -> dict[str, Any]:
     """The stored document; what is marked as kept apart is left out, and named. One that is none is empty."""
     try:
         document = msgspec.json.decode(context, type=_Document)
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return {}
     kept: dict[str, Any] = {"promoted": document.promoted, "written": document.written}
     if document.labels:

@@ -24,6 +24,8 @@ from crossdock.subscription.router import Int64s
 
 _LEVEL = 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# What a publisher wrote is JSON, but of any kind and depth.
+UNREADABLE = (msgspec.DecodeError, RecursionError)
 _SIZES = Struct("<IIIII")
 # In a context as it is stored a name follows a brace or a comma, and only there: quotes in a value are escaped.
 _MEMBER = rb'(?<=[{,])"(%s)":("(?:[^"\\]|\\.)*"|\{[^{}]*\})'

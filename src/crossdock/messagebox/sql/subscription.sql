@@ -106,7 +106,7 @@ SELECT subscription_id, service_id, service, application, predicate, priority, f
 -- name: list_version_services
 SELECT DISTINCT subscription_id, service_id, service
   FROM subscription_version
- WHERE %(subscription)s::integer[] IS NULL OR subscription_id = ANY (%(subscription)s::integer[]);
+ WHERE %(subscription)s::bigint[] IS NULL OR subscription_id = ANY (%(subscription)s::bigint[]);
 
 
 -- name: forget_versions
