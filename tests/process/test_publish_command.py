@@ -127,7 +127,7 @@ def test_nothing_is_published_if_one_of_the_files_cannot_be_read(office: Office,
     [
         ("Amount=much", "Property 'Amount': 'much' is not a decimal."),
         ("Regoin=NO", "There is no property 'Regoin'; did you mean 'Region'?"),
-        ("zzz=1", "There is no property 'zzz'."),
+        ("zzz=1", "There is no property 'zzz'; declare it under `properties`."),
         ("Region", "'Region' is no property: write NAME=VALUE."),
         ("MessageID=1", "Property 'BTS.MessageID' is only ever written: no filter can see it."),
         ("InterchangeSequenceNumber=1.5", "Property 'BTS.InterchangeSequenceNumber': '1.5' is not an integer."),
