@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from uuid import UUID
@@ -10,6 +11,7 @@ import pytest
 
 from crossdock.messagebox.agent import Agent
 from express import living, rows
+from interleave import dies, gate
 from running import clean, deploy, instances, message, publish, run, sent
 from server_clock import shift_clock
 from walk import until
@@ -107,6 +109,30 @@ def test_timer_that_was_only_in_hand_counts_one_death_however_many_processes_die
     run(waiting)
     assert sent(waiting) == [("Note", {"id": "a", "amount": 0})]
     clean(waiting)
+
+
+@pytest.mark.usefixtures("no_grace")
+def test_death_is_counted_once_by_two_who_release_the_dead_at_once(waiting: Agent, database: str) -> None:
+    shift_clock(database, timedelta(hours=2))
+    guilty = instance_of(waiting, "a")
+    died(waiting, alone=guilty)
+    life = waiting.queues.lifeline(host(waiting))
+    life.hold()
+    assert waiting.queues.note_steps(host(waiting), life.instance, [guilty], alone=[guilty])
+    dies(database, life)
+
+    with (
+        gate(database, f"BEFORE DELETE ON claimed_{host(waiting)}") as closed,
+        Agent(closed.database) as slow,
+        ThreadPoolExecutor() as aside,
+    ):
+        releasing = aside.submit(slow.queues.release_dead, host(waiting))
+        closed.until_reached()
+        waiting.queues.release_dead(host(waiting))
+        closed.open()
+        releasing.result(20)
+
+    assert {each.instance: each.deaths for each in waiting.instances.due(host(waiting), limit=10)}[guilty] == 2
 
 
 @pytest.mark.usefixtures("no_grace")

@@ -113,7 +113,9 @@ class Copies:
         target = self._target()
         with psycopg.connect(self.server, autocommit=True) as connection:
             connection.execute("SELECT pg_backup_start('copy', fast => true)")
-            left_out = shutil.ignore_patterns("postmaster.pid", "postmaster.opts", ".s.PGSQL*", "pg_wal")
+            left_out = shutil.ignore_patterns(
+                "postmaster.pid", "postmaster.opts", ".s.PGSQL*", "pg_wal", "pg_internal.init*"
+            )
             shutil.copytree(self.origin.data, target.data, symlinks=True, ignore=left_out)
             row = connection.execute("SELECT labelfile FROM pg_backup_stop(wait_for_archive => false)").fetchone()
         assert row is not None

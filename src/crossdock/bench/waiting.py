@@ -70,7 +70,7 @@ def _copied_figures(bench: Bench, instances: int, woken_of: int, woken_before: l
     seconds = time.perf_counter() - began
     with bench.running():
         _, wakes = _woken(bench, copied, woken_of, woken_before)
-    return {f"wake_ms_{woken_of}": round(median(wakes) * 1000, 1), "copying_seconds": round(seconds, 1)}
+    return {f"wake_ms_{woken_of}": round(median(wakes) * 1000, 1), "copying_seconds": round(seconds, 3)}
 
 
 def _woken(bench: Bench, numbers: range, waiting: int, before: list[int]) -> tuple[list[int], list[float]]:

@@ -176,13 +176,19 @@ WITH dead AS MATERIALIZED (
      WHERE host_id = %(host)s
        AND (claimed_by IN (SELECT id FROM dead) OR claimed_by NOT IN (SELECT id FROM host_instance))
     RETURNING *
+), forgotten AS (
+    DELETE FROM host_instance
+     USING dead
+     WHERE host_instance.id = dead.id
+    RETURNING dead.died, dead.stepping, dead.stepping_alone
 ), suspected AS (
+    -- By whoever takes the row of the dead away: another one, who saw it too, would count the same death again.
     UPDATE {timer}
        SET deaths = least(greatest(1, deaths + (SELECT count(*)
-                                                  FROM dead
-                                                 WHERE died AND instance_id = ANY (dead.stepping_alone))), 32767)
+                                                  FROM forgotten
+                                                 WHERE died AND instance_id = ANY (forgotten.stepping_alone))), 32767)
      WHERE host_id = %(host)s AND due_at <= clock()
-       AND instance_id = ANY (ARRAY (SELECT unnest(stepping) FROM dead WHERE died))
+       AND instance_id = ANY (ARRAY (SELECT unnest(stepping) FROM forgotten WHERE died))
 ), stale AS (
     SELECT service_id, held_by
       FROM subqueue_lease
@@ -200,10 +206,6 @@ WITH dead AS MATERIALIZED (
      WHERE host_id = %(host)s
        AND bound_to IS NOT NULL
        AND (bound_to IN (SELECT id FROM dead) OR bound_to NOT IN (SELECT id FROM host_instance))
-), forgotten AS (
-    DELETE FROM host_instance
-     USING dead
-     WHERE host_instance.id = dead.id
 ), moving AS (
     SELECT array_agg(ROW (host_id, sequence, priority, message_id, subscription_id, service_id, attempt, subqueue, instance_id,
                           CASE WHEN dead.died IS NOT TRUE THEN deaths
