@@ -251,9 +251,9 @@ def forget_the_most():
 
 with Agent(database) as agent:
     line = b'{"n": 1, "fill": "' + b"x" * 10_000 + b'"}' + chr(10).encode()
-    small = listed(agent, folder, line)
+    small = listed(agent, folder, line * 200)
     worker = Worker(agent)
-    list(worker.receive([small]))  # what the first source takes, be it small or large: imports, compiled matching
+    list(worker.receive([small]))  # what the first source of many lines takes: imports, compiled matching
     with (folder / "large.txt").open("wb") as file:
         for _ in range(megabytes * 100):
             file.write(line)
@@ -265,7 +265,7 @@ with Agent(database) as agent:
     for _ in worker.receive([item]):
         peaks.append(most() - before)
         forget_the_most()
-    print(agent.statistics().received - 1, *peaks)
+    print(agent.statistics().received - 200, *peaks)
 """
 
 

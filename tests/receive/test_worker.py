@@ -43,9 +43,9 @@ class AnyPipeline:
     def may_take_long(self, content: bytes) -> bool:
         return bool(content)
 
-    def execute(self, content: bytes, *, piece: bool) -> list[Document]:
+    def execute(self, content: bytes, *, piece: bool, most: int) -> list[Document]:
         assert not piece
-        return self.work(content)
+        return self.work(content)[:most]
 
 
 def worker_with(agent: Agent, work: Callable[[bytes], list[Document]]) -> Worker:
