@@ -15,7 +15,7 @@ from crossdock.errors import TransientError
 from crossdock.host.isolated import IsolatedInstance
 from crossdock.host.limits import HostLimits
 from crossdock.host.publisher import Publisher
-from crossdock.host.token import TOKEN
+from crossdock.message.property import TOKEN
 from crossdock.message.publication import Publication
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.queues import Queues

@@ -319,10 +319,12 @@ def test_ordered_port_that_is_blocked_says_by_what(agent: Agent) -> None:
     [waiting] = agent.configuration.list_waiting()
 
     assert shown.blocked == f"by suspended message {failed.message.id}"
+    assert (shown.ready, shown.waiting, shown.suspended) == (0, 2, 1)
     assert (waiting.port, waiting.blocked_by, waiting.behind, waiting.due_at) == ("Line", failed.message.id, 1, None)
     acting.terminate(agent, [str(failed.message.id)])
     agent.queues.unblock_subqueues(host)
-    assert [row.blocked for row in agent.configuration.list_ports()] == [None]
+    [shown] = agent.configuration.list_ports()
+    assert (shown.blocked, shown.ready, shown.waiting, shown.suspended) == (None, 2, 0, 0)
 
 
 # Edited

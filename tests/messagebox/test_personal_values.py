@@ -19,6 +19,7 @@ from crossdock.message.property import PropertyRegistry, PropertyType, Value
 from crossdock.message.publication import Awaited, Publication
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.deployment import Deployment
+from crossdock.messagebox.track_segment import decompress
 from crossdock.subscription.text import parse_filter
 from express import a_message, port, publish, rows
 from roles import Roles, roles
@@ -72,7 +73,10 @@ def request(agent: Agent) -> None:
     host = agent.configuration.hosts()["Default"]
     [(service,)] = rows(agent.database, "SELECT id FROM service WHERE name = 'Stopped'")
     awaits = Awaited(uuid4(), service, host, {"BTS.EpmRRCorrelationToken": TOKEN})
-    agent.publish([Publication(host, (a_message(agent, {"Region": "BY", "BTS.MessageType": "Order"}),), awaits=awaits)])
+    message = a_message(
+        agent, {"Region": "BY", "BTS.MessageType": "Order"}, written={"BTS.EpmRRCorrelationToken": TOKEN}
+    )
+    agent.publish([Publication(host, (message,), awaits=awaits)])
 
 
 def user(agent: Agent, *rights: tuple[str, str | None]) -> str:
@@ -116,6 +120,26 @@ def test_viewer_reads_no_personal_value_and_no_token_by_any_column_or_view(box: 
     for member in ('"Customer":"***"', '"Born.Year":"***"'):
         in_array = member.replace('"', '\\"')
         assert {"shown_message.context", "shown_few.contexts"} <= places(viewer, member, in_array)
+
+
+@pytest.mark.parametrize("personal", [(), ("Customer", "Born.Year")])
+def test_packed_track_keeps_tokens_of_requests_apart(
+    agent: Agent,
+    roles: Roles,  # noqa: ARG001
+    personal: tuple[str, ...],
+) -> None:
+    agent.subscriptions.deploy(deployment(*personal))
+    agent.subscriptions.stop("Stopped")
+    request(agent)
+    viewer, reader = user(agent, ("viewer", None)), user(agent, ("bodies", None))
+    agent.cleanup.pack_track()
+
+    packed = "SELECT content FROM crossdock.track_published"
+    assert [TOKEN.encode() in decompress(content) for (content,) in rows(viewer, packed)] == [False]
+    apart = "SELECT content FROM crossdock.track_personal"
+    assert [TOKEN.encode() in decompress(content) for (content,) in rows(reader, apart)] == [True]
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        rows(viewer, apart)
 
 
 def test_whoever_has_the_right_bodies_sees_them_in_the_views(box: Agent) -> None:

@@ -16,9 +16,9 @@ from crossdock.cli.app import app
 from crossdock.errors import ContextError, GivenUpError, UsageError
 from crossdock.host.isolated import IsolatedInstance
 from crossdock.host.publisher import Publisher
-from crossdock.host.token import TOKEN
 from crossdock.maintenance.routing_failures import ReportRoutingFailures
 from crossdock.message.context import Context
+from crossdock.message.property import TOKEN
 from crossdock.message.publication import Publication
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.messages import HELD_BYTES, UNREADABLE

@@ -14,38 +14,16 @@ import typer.main
 import yaml
 
 from crossdock.cli.app import app
+from pages import CURRENT, blocks, name, named, typed
 
-ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-HISTORY = ("docs/decisions", "docs/history")
-CURRENT = [page for page in PAGES if not str(page.relative_to(ROOT)).startswith(HISTORY)]
-_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
-_NAMED = re.compile(r"`(crossdock [^`]+)`", re.DOTALL)
 _CHOICE = re.compile(r"(?<=\w)\|(?=\w)")
 _OR = "\x1f"
 _PLACEHOLDER = re.compile(r"\[[^\]]*\]|\.\.\.|…")
 
 
-def name(page: Path) -> str:
-    return str(page.relative_to(ROOT))
-
-
-def blocks(page: Path, *languages: str) -> list[str]:
-    return [text for language, text in _BLOCK.findall(page.read_text()) if language in languages]
-
-
 def commands(page: Path) -> Iterator[str]:
-    """What is typed in blocks, and what stands between backticks in sentences with at least one option or argument."""
-    for block in blocks(page, "", "console", "sh", "bash", "shell"):
-        joined = block.replace("\\\n", " ")
-        for line in joined.splitlines():
-            typed = re.sub(r"^(?:\$ )?(?:[A-Z_]+=\S+ )*(?:\S*/bin/)?", "", line.strip())
-            if typed.startswith("crossdock ") and not re.match(r"crossdock: ", typed):
-                yield typed
-    prose = _BLOCK.sub("", page.read_text())
-    for quoted in _NAMED.findall(prose):
-        if not quoted.startswith(("crossdock …", "crossdock -")):  # whatever command
-            yield " ".join(quoted.split())
+    yield from typed(page)
+    yield from named(page)
 
 
 def alternatives(words: list[str]) -> Iterator[list[str]]:
@@ -58,19 +36,19 @@ def alternatives(words: list[str]) -> Iterator[list[str]]:
     yield words
 
 
-def words_of(typed: str) -> list[str]:
+def words_of(command: str) -> list[str]:
     """The words of the command, without what the shell does with what it prints. ValueError: quotes do not end."""
-    kept = _CHOICE.sub(_OR, _PLACEHOLDER.sub("", typed.replace("\\|", "|")))
+    kept = _CHOICE.sub(_OR, _PLACEHOLDER.sub("", command.replace("\\|", "|")))
     read = shlex.shlex(kept, posix=True, punctuation_chars="|>&;")
     read.whitespace_split = True
     words = list(takewhile(lambda word: word[0] not in "|>&;", (word or "-" for word in read)))
     return [word.replace(_OR, "|") for word in words][1:]
 
 
-def wrong(typed: str) -> str | None:
+def wrong(command: str) -> str | None:
     """Why this cannot be typed; None if it can. Values are not looked at: they are names of somebody's own."""
     try:
-        words = words_of(typed)
+        words = words_of(command)
     except ValueError:
         return "its quotes do not end"
     for each in alternatives(words):
@@ -94,7 +72,7 @@ def _unknown(words: list[str]) -> str | None:
 
 @pytest.mark.parametrize("page", CURRENT, ids=name)
 def test_commands_of_a_page_can_be_typed(page: Path) -> None:
-    found = {typed: problem for typed in commands(page) if (problem := wrong(typed))}
+    found = {each: problem for each in commands(page) if (problem := wrong(each))}
 
     assert found == {}
 

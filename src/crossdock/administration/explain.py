@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from difflib import get_close_matches
@@ -21,7 +21,8 @@ from crossdock.errors import UsageError
 from crossdock.message.property import PropertyRegistry
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.version import SubscriptionVersion
-from crossdock.subscription.explain import Explanation, GroupVerdict, PredicateVerdict, explain
+from crossdock.subscription.explain import Explanation, GroupVerdict, PredicateVerdict, explain, fewest_misses
+from crossdock.subscription.match import Matcher
 from crossdock.subscription.predicate import format_predicate
 
 _NEAREST = 5
@@ -167,8 +168,11 @@ def _rows(
     types = PropertyRegistry(agent.configuration.properties())
     case_sensitive = agent.configuration.case_sensitive()
     promoted = message.context.promoted
+    chosen = versions
+    if most is not None:
+        chosen = _nearest_versions(message, versions, Matcher(case_sensitive), most)
     verdicts = {
-        each.subscription_id: explain(each.whole, promoted, types, case_sensitive=case_sensitive) for each in versions
+        each.subscription_id: explain(each.whole, promoted, types, case_sensitive=case_sensitive) for each in chosen
     }
     begun = {
         route.instance
@@ -179,7 +183,7 @@ def _rows(
     # The running instances that waited for the message, unlike those that it began.
     joined = {route.instance for route in message.routes if route.instance is not None} - begun
     rows = []
-    for version in versions if most is None else _nearest_versions(message, versions, verdicts, most):
+    for version in chosen:
         verdict = verdicts[version.subscription_id]
         own = [each for each in deliveries if each.service_id == version.service_id and each.instance not in joined]
         rows.append(_row(message, version, verdict, own[-1] if own else None))
@@ -189,21 +193,18 @@ def _rows(
 
 
 def _nearest_versions(
-    message: KnownMessage, versions: Sequence[SubscriptionVersion], verdicts: Mapping[int, Explanation], most: int
+    message: KnownMessage, versions: Sequence[SubscriptionVersion], matcher: Matcher, most: int
 ) -> list[SubscriptionVersion]:
     """All that matched, and of the others those with the fewest predicates that fail, in the order that they had."""
     concerned = {route.subscription_id for route in message.routes} | message.refusals.keys()
-
-    def misses(version: SubscriptionVersion) -> int:
-        groups = verdicts[version.subscription_id].groups[len(version.address.groups) :]
-        return min((len(group.failing) for group in groups if group.predicates), default=1_000)
-
-    others = [
-        each
-        for each in versions
-        if each.subscription_id not in concerned and not verdicts[each.subscription_id].matches
-    ]
-    left_out = {each.subscription_id for each in sorted(others, key=misses)[most:]}
+    promoted = message.context.promoted
+    misses = {}
+    for each in versions:
+        if each.subscription_id not in concerned and not matcher.matches(each.address, promoted):
+            missed = fewest_misses(each.filter, promoted, matcher)
+            if missed != 0:
+                misses[each.subscription_id] = 1_000 if missed is None else missed
+    left_out = set(sorted(misses, key=misses.__getitem__)[most:])
     return [each for each in versions if each.subscription_id not in left_out]
 
 

@@ -28,8 +28,9 @@ from crossdock.errors import (
 from crossdock.host.limits import DEFAULT_LIMITS, HostLimits
 from crossdock.host.publisher import Publisher
 from crossdock.host.threads import Threads
-from crossdock.host.token import TOKEN, new_token, told_of
+from crossdock.host.token import new_token, told_of
 from crossdock.message.message import Message
+from crossdock.message.property import TOKEN
 from crossdock.message.publication import Awaited, Publication
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.lifeline import ISOLATED

@@ -15,8 +15,9 @@ from crossdock.errors import AnswerError, CrossdockError, TransientError, Unrout
 from crossdock.host.environment import HostEnvironment
 from crossdock.host.outcome import Answer, Complete, Outcome, Postpone, Retry, Suspend
 from crossdock.host.publisher import Publisher
-from crossdock.host.token import TOKEN, token_in, told_of
+from crossdock.host.token import token_in, told_of
 from crossdock.message.message import Message
+from crossdock.message.property import TOKEN
 from crossdock.message.publication import Publication, Settles
 from crossdock.messagebox import settle
 from crossdock.messagebox.rows import Reference

@@ -12,8 +12,8 @@ import socket
 from hashlib import sha256
 
 from crossdock.message.context import Context
+from crossdock.message.property import TOKEN
 
-TOKEN = "BTS.EpmRRCorrelationToken"  # noqa: S105 - the name of a property
 _TOKEN = re.compile(r"RRUid:\{[0-9A-Za-z_-]{43}\}$")
 
 

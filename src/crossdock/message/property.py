@@ -19,6 +19,9 @@ from crossdock.errors import PromotionError, PropertyError
 
 Value = str | int | Decimal | float | bool | datetime
 
+# Written into a request, and promoted in what answers it.
+TOKEN = "BTS.EpmRRCorrelationToken"  # noqa: S105 - the name of a property
+
 
 class PropertyType(StrEnum):
     """The types a property can have; each has one way to be written as text."""
@@ -224,7 +227,7 @@ SYSTEM_PROPERTIES: Mapping[str, tuple[PropertyType, bool]] = {
     "BTS.PartnerService": (PropertyType.TEXT, True),
     "BTS.PartnerPort": (PropertyType.TEXT, True),
     "BTS.CorrelationToken": (PropertyType.TEXT, True),
-    "BTS.EpmRRCorrelationToken": (PropertyType.TEXT, True),
+    TOKEN: (PropertyType.TEXT, True),
     "BTS.RouteDirectToTP": (PropertyType.BOOLEAN, True),
     "BTS.IsRequestResponse": (PropertyType.BOOLEAN, False),
     "BTS.IsFault": (PropertyType.BOOLEAN, False),

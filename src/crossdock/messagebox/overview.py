@@ -15,7 +15,7 @@ InstanceState = Literal["running", "throttled", "stuck", "stopping", "lost", "si
 class PortOverview:
     """A send port, or a send port as member of a group. `ready` are queued or claimed.
 
-    `blocked` says why an ordered port does not go on, if it does not.
+    `blocked` says why an ordered port does not go on, if it does not; what it holds back is `waiting`.
     """
 
     name: str

@@ -286,7 +286,7 @@ def _unpacked(
     found = find_few(connection, ids=ids, since=since, until=until)
     chunks = [_without_erased(connection, Chunk.of_few(each)) for each in found]
     apart = [name for (name,) in connection.execute(statement("list_personal"))]
-    if apart and not personal:
+    if not personal:
         for each in chunks:
             each.segment.contexts, _ = take_personal(each.segment.contexts, apart)
     return chunks

@@ -240,8 +240,7 @@ def _packed(members: Sequence[tuple[Few, int]], personal: frozenset[str], *, cas
     values = promoted_values(segment.contexts)
     values.update(instances_of(segment.origins))
     apart = {name: values.pop(name) for name in personal if name in values}
-    contexts, taken = take_personal(segment.contexts, personal) if personal else (segment.contexts, [])
-    segment.contexts = contexts
+    segment.contexts, taken = take_personal(segment.contexts, personal)
     kept = any(taken)
     lowest, highest = segment.bounds()
     moments = [few.at for few, _ in members]

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from crossdock.message.property import TOKEN
 from crossdock.subscription.router import Int64s
 
 _LEVEL = 1
@@ -28,6 +29,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 UNREADABLE = (msgspec.DecodeError, RecursionError)
 _SIZES = Struct("<IIIII")
 # In a context as it is stored a name follows a brace or a comma, and only there: quotes in a value are escaped.
+_TOKEN = TOKEN.encode()
 _MEMBER = rb'(?<=[{,])"(%s)":("(?:[^"\\]|\\.)*"|\{[^{}]*\})'
 
 
@@ -191,8 +193,16 @@ def unpack_bodies(packed: bytes) -> Iterator[tuple[UUID, bytes]]:
 
 
 def take_personal(contexts: Sequence[bytes], names: Iterable[str]) -> tuple[list[bytes], list[list[tuple[str, bytes]]]]:
-    """The contexts with a mark in the place of the values of these properties, and what each of them had, as JSON."""
-    sought = re.compile(_MEMBER % b"|".join(re.escape(name.encode()) for name in names))
+    """The contexts with a mark in the place of the values of these properties, and what each of them had, as JSON.
+
+    Whoever knows the token of a request can answer it: that is kept apart as well.
+    """
+    apart = {name.encode() for name in names}
+    if any(_TOKEN in context for context in contexts):
+        apart.add(_TOKEN)
+    if not apart:
+        return list(contexts), []
+    sought = re.compile(_MEMBER % b"|".join(map(re.escape, sorted(apart))))
     marked, taken = [], []
     for context in contexts:
         found = [(name.decode(), value) for name, value in sought.findall(context)]

@@ -17,7 +17,7 @@ import psycopg
 
 from crossdock.message.columns import MessageColumns
 from crossdock.message.message import Message, Part
-from crossdock.message.property import Value
+from crossdock.message.property import TOKEN, Value
 from crossdock.message.publication import Express, FromSource, InPlaceOf, Publication, Settles
 from crossdock.messagebox.batch import Batch
 from crossdock.messagebox.decide import Decision
@@ -31,8 +31,8 @@ from crossdock.subscription.router import Int64s, Router
 _SEGMENT_MESSAGES = 8_192
 KEPT_EXCEPTIONS = ("queued", "activated", "stopped", "suspended", "refused")
 
-# Numbers of messages in their source, by which nobody looks for one: each would take room in the filter.
-UNFILTERED = frozenset({"BTS.InterchangeSequenceNumber", "BTS.LastInterchangeMessage"})
+# Numbers of messages in their source and tokens, by which nobody looks for one: each would take room in the filter.
+UNFILTERED = frozenset({"BTS.InterchangeSequenceNumber", "BTS.LastInterchangeMessage", TOKEN})
 # Under this name instances are in the filter of a segment: no property is called so.
 INSTANCE = "@instance"
 
@@ -221,10 +221,9 @@ def _kept(router: Router, stretches: Sequence[_Stretch], segment: Segment) -> di
     values.update(instances_of(segment.origins))
     personal: bytes | None = None
     apart = {name: values.pop(name) for name in router.tracking.personal if name in values}
-    if router.tracking.personal:
-        segment.contexts, taken = take_personal(segment.contexts, router.tracking.personal)
-        if any(taken):
-            personal = pack_personal(taken)
+    segment.contexts, taken = take_personal(segment.contexts, router.tracking.personal)
+    if any(taken):
+        personal = pack_personal(taken)
     lowest, highest = segment.bounds()
     return {
         "epoch": router.epoch.number,

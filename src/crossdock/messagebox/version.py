@@ -6,9 +6,10 @@ message can be explained by the filters of its day.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 from crossdock.messagebox.stored_filter import read_groups
@@ -36,12 +37,18 @@ class SubscriptionVersion:
     until_at: datetime | None
 
     @classmethod
-    def from_row(cls, *, predicate: Sequence[Sequence[Any]], **columns: Any) -> SubscriptionVersion:
-        address = read_groups([row for row in predicate if row[0] == 0])
-        filter_ = read_groups([row for row in predicate if row[0] > 0])
+    def from_row(cls, *, predicate: str, **columns: Any) -> SubscriptionVersion:
+        address, filter_ = _read(predicate)
         return cls(address=address, filter=filter_, **columns)
 
     @property
     def whole(self) -> Filter:
         """What the matcher looks at: the address or the filter."""
         return Filter((*self.address.groups, *self.filter.groups))
+
+
+@lru_cache(maxsize=32_768)
+def _read(predicate: str) -> tuple[Filter, Filter]:
+    """The address and the filter. The page of every message asks for them all, and they rarely change."""
+    rows = json.loads(predicate)
+    return read_groups([row for row in rows if row[0] == 0]), read_groups([row for row in rows if row[0] > 0])

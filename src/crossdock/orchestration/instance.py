@@ -10,7 +10,7 @@ from uuid import UUID
 
 from crossdock.errors import MisuseError
 from crossdock.message.message import Message
-from crossdock.message.property import Value
+from crossdock.message.property import TOKEN, Value
 from crossdock.orchestration.declare import Correlation, Orchestration
 from crossdock.orchestration.history import Activated, Continued
 from crossdock.orchestration.journal import Journal
@@ -20,7 +20,7 @@ from crossdock.orchestration.snapshot import restored_sets
 from crossdock.orchestration.stepped import Tools
 from crossdock.orchestration.waits import Waits
 
-_TOKEN, _TWO_WAY = "BTS.EpmRRCorrelationToken", "BTS.IsRequestResponse"
+_TWO_WAY = "BTS.IsRequestResponse"
 
 
 class Instance:
@@ -93,7 +93,7 @@ class Instance:
         self.journal.taken.append(id_)
         self.given.add(id_)
         self.labels |= context.labels
-        if _TOKEN in context.written or context.get(_TWO_WAY) is True:
+        if TOKEN in context.written or context.get(_TWO_WAY) is True:
             self.open_requests[id_] = None
         return message
 

@@ -10,12 +10,12 @@ from uuid import UUID
 from crossdock.errors import ApplicationError
 from crossdock.message.context import Context
 from crossdock.message.message import Message, MessageId
-from crossdock.message.property import Value
+from crossdock.message.property import TOKEN, Value
 from crossdock.message.publication import Awaited
 from crossdock.orchestration.program import Program, RunTools
 from crossdock.orchestration.stepped import Send
 
-TOKEN, DIRECT, TWO_WAY = "BTS.EpmRRCorrelationToken", "BTS.RouteDirectToTP", "BTS.IsRequestResponse"
+DIRECT, TWO_WAY = "BTS.RouteDirectToTP", "BTS.IsRequestResponse"
 FAULT = "BTS.IsFault"
 _REQUEST = re.compile(r"Request:(\d{1,9});RRUid:\{[0-9a-f-]{36}\}")
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from crossdock.errors import brief
 from crossdock.message.context import Context
 from crossdock.message.message import Message, MessageId
-from crossdock.message.property import Value
+from crossdock.message.property import TOKEN, Value
 
-TOKEN = "BTS.EpmRRCorrelationToken"  # noqa: S105 - the name of a property
 _TYPE = "ErrorReport.ErrorType"
 
 

@@ -8,14 +8,14 @@ from crossdock.adapter.contract import Reply
 from crossdock.errors import TransientError
 from crossdock.message.context import Context, members
 from crossdock.message.message import Message, MessageId, Part
-from crossdock.message.property import Value
+from crossdock.message.property import TOKEN, Value
 from crossdock.message.trace import trace_of
 from crossdock.pipeline.limits import too_much
 from crossdock.pipeline.receive import ReceivePipeline
 
 ANSWER_MESSAGES = 10_000
 ANSWER_REPEATED_BYTES = 16 * 1024 * 1024  # of what the answer itself gives to each of its messages, such as its type
-TOKEN, DIRECT = "BTS.EpmRRCorrelationToken", "BTS.RouteDirectToTP"
+DIRECT = "BTS.RouteDirectToTP"
 
 
 def responses(

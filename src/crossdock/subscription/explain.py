@@ -71,6 +71,13 @@ def explain(
     return Explanation(tuple(_explain_group(group, promoted, types, matcher) for group in filter_.groups))
 
 
+def fewest_misses(filter_: Filter, promoted: Mapping[str, Value], matcher: Matcher) -> int | None:
+    """How many predicates fail in the group that comes nearest: 0 if it matches, None without a group to meet."""
+    groups = (group for group in filter_.groups if group)
+    failing = (sum(not matcher.holds(each, promoted.get(each.property)) for each in group) for group in groups)
+    return min(failing, default=None)
+
+
 def format_explanation(explanation: Explanation) -> list[str]:
     """Lines to show: the verdict, then the groups; without a match, the nearest miss is marked."""
     if not explanation.groups:

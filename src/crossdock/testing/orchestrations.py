@@ -33,7 +33,7 @@ from crossdock.host.limits import DEFAULT_LIMITS
 from crossdock.host.token import new_token
 from crossdock.message.context import Context
 from crossdock.message.message import Message, Part
-from crossdock.message.property import Value
+from crossdock.message.property import TOKEN, Value
 from crossdock.message.publication import Awaited, Publication
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.deployment import DeployedPort
@@ -51,7 +51,7 @@ from crossdock.pipeline.build import receive_pipeline
 from crossdock.pipeline.definition import PipelineDefinition
 from crossdock.receive.express import response_service
 from crossdock.send.report import error_report
-from crossdock.send.response import TOKEN, route_back
+from crossdock.send.response import route_back
 from crossdock.settings import Settings
 
 _AT_ONCE = 200

@@ -59,8 +59,9 @@ SELECT service.name,
 
 
 -- name: list_ports
--- Send ports with their state and what they have done; one that is gone as long as something waits for it. Counted once for all of them: to go through a queue for each of
--- many thousand ports would take hours. A page is by application and name; its place is that of the last port.
+-- Send ports with their state and what they have done; one that is gone as long as something waits for it. What is queued
+-- at an ordered port that is blocked waits, as in the summary. Counted once for all of them: to go through a queue for each
+-- of many thousand ports would take hours. A page is by application and name; its place is that of the last port.
 SELECT service.name, service.application, host.name AS host,
        CASE WHEN service.deployed THEN service.state ELSE 'unenlisted' END AS state,
        coalesce(done.count, 0)::bigint                                     AS delivered,
@@ -88,7 +89,10 @@ SELECT service.name, service.application, host.name AS host,
                     sum(count) FILTER (WHERE place = 'ready')     AS ready,
                     sum(count) FILTER (WHERE place = 'waiting')   AS waiting,
                     sum(count) FILTER (WHERE place = 'suspended') AS suspended
-               FROM (SELECT 'ready' AS place, service_id, count(*) FROM queue GROUP BY service_id
+               FROM (SELECT CASE WHEN lease.service_id IS NULL THEN 'ready' ELSE 'waiting' END AS place, queued.service_id, queued.count
+                       FROM (SELECT service_id, subqueue, count(*) FROM queue GROUP BY service_id, subqueue) AS queued
+                       LEFT JOIN subqueue_lease AS lease
+                         ON lease.service_id = queued.subqueue AND lease.blocked_until > clock()
                       UNION ALL
                      SELECT 'ready', service_id, count(*) FROM claimed GROUP BY service_id
                       UNION ALL

@@ -87,7 +87,8 @@ SELECT keep_versions();
 
 -- name: list_versions
 -- The subscriptions of an epoch; or of a time, for a message of which only that is known.
-SELECT subscription_id, service_id, service, application, predicate, priority, from_epoch, until_epoch, from_at, until_at
+SELECT subscription_id, service_id, service, application, predicate::text AS predicate, priority,
+       from_epoch, until_epoch, from_at, until_at
   FROM subscription_version
  WHERE CASE WHEN %(epoch)s::bigint IS NULL
             THEN from_at <= %(at)s AND (until_at IS NULL OR until_at > %(at)s)
@@ -97,7 +98,8 @@ SELECT subscription_id, service_id, service, application, predicate, priority, f
 
 
 -- name: list_present_versions
-SELECT subscription_id, service_id, service, application, predicate, priority, from_epoch, until_epoch, from_at, until_at
+SELECT subscription_id, service_id, service, application, predicate::text AS predicate, priority,
+       from_epoch, until_epoch, from_at, until_at
   FROM subscription_version
  WHERE until_epoch IS NULL
  ORDER BY service, subscription_id;
