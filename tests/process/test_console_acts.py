@@ -160,6 +160,41 @@ def test_instance_is_watched_and_cancelled(shop: Shop, tabs: Tabs) -> None:
     until(lambda: instance not in [each.id for each in shop.service.instances()], 60)
 
 
+def test_suspended_instance_is_resumed_with_corrected_code_and_another_is_terminated(shop: Shop, tabs: Tabs) -> None:
+    shop.order(905, "EU", 13_000)
+    until(lambda: len(failed_instances(shop)) == 2, 60)
+    flows = shop.folder / "flows.py"
+    flows.write_text(flows.read_text().replace('order["Amount"] == 13000', "False"))
+    shop.office.deploy(shop.application)
+    shop.settled()
+    invoiced = len(written(shop.folder / "out/invoices"))
+
+    page = tabs.go("/instances?state=suspended")
+    page.locator("[data-rows] a").first.click()
+    expect(page.locator(".notice.bad")).to_contain_text("nobody pays 13,000")
+    resumed = page.url.rpartition("/")[2]
+    page.get_by_role("button", name="Resume").click()
+    expect(page.get_by_role("status").first).to_contain_text("fulfil")
+    until(lambda: any(each.id == resumed and each.state == "waiting" for each in shop.service.instances()), 60)
+    page.reload()
+    expect(page.locator("h1 .state")).to_contain_text("waiting")
+    [other] = failed_instances(shop)
+    tabs.go(f"/instances/{other}")
+    page.get_by_role("button", name="Terminate").click()
+    expect(page.locator("#confirm-text")).to_contain_text("none of its code is run")
+    page.get_by_role("button", name="Yes, do it").click()
+
+    expect(page.locator("h1")).to_have_text("Instances")
+    assert other not in [each.id for each in shop.service.instances()]
+    shop.settled()
+    assert len(written(shop.folder / "out/invoices")) == invoiced + 1
+    assert {("resume", resumed), ("terminate", other)} <= {(row.action, row.object) for row in shop.service.audit()}
+
+
+def failed_instances(shop: Shop) -> list[str]:
+    return [each.id for each in shop.service.instances() if each.state == "suspended"]
+
+
 def test_suspended_messages_are_saved_as_an_archive(shop: Shop, tabs: Tabs, folder: Path) -> None:
     page = tabs.go("/suspended?code=document-invalid")
 
