@@ -175,9 +175,10 @@ def test_suspended_instance_is_resumed_with_corrected_code_and_another_is_termin
     resumed = page.url.rpartition("/")[2]
     page.get_by_role("button", name="Resume").click()
     expect(page.get_by_role("status").first).to_contain_text("fulfil")
-    until(lambda: any(each.id == resumed and each.state == "waiting" for each in shop.service.instances()), 60)
+    until(lambda: any(each.id == resumed and each.waits_for for each in shop.service.instances()), 60)
     page.reload()
-    expect(page.locator("h1 .state")).to_contain_text("waiting")
+    expect(page.locator("h1 .state")).to_contain_text("running")
+    expect(page.locator(".timeline")).to_contain_text("send Bank")
     [other] = failed_instances(shop)
     tabs.go(f"/instances/{other}")
     page.get_by_role("button", name="Terminate").click()
@@ -188,7 +189,7 @@ def test_suspended_instance_is_resumed_with_corrected_code_and_another_is_termin
     assert other not in [each.id for each in shop.service.instances()]
     shop.settled()
     assert len(written(shop.folder / "out/invoices")) == invoiced + 1
-    assert {("resume", resumed), ("terminate", other)} <= {(row.action, row.object) for row in shop.service.audit()}
+    assert {("resume", resumed), ("terminate", other)} <= {(row.action, row.target) for row in shop.service.audit()}
 
 
 def failed_instances(shop: Shop) -> list[str]:
