@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 # `make test DATABASE=postgresql://…` runs the store's tests against a server instead of the embedded one.
 DATABASE ?=
 TESTS    ?= tests
-WORKERS  ?= 2
+WORKERS  ?= 3
 PYTEST    = $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
@@ -33,7 +33,6 @@ test: $(READY) ## Run the whole test suite
 	  echo 'Once more, alone, what has failed:' && \
 	  CROSSDOCK_TEST_DATABASE='$(DATABASE)' $(BIN)/python -m pytest --last-failed --last-failed-no-failures none $(TESTS); }
 
-test-fast: WORKERS = 3
 test-fast: $(READY) ## Run what starts no processes and takes no long time, with fewer drawn examples: two minutes
 	CROSSDOCK_FAST=1 $(PYTEST) -m 'not process and not slow' --ignore tests/process $(TESTS)
 
