@@ -56,3 +56,17 @@ def test_decimals_of_one_hash_that_come_a_few_at_a_time_are_packed_as_quickly_as
     PackTrack(agent).run_once()
 
     assert len(agent.track.search(amount_is(hostile[100]), limit=10).messages) == 1
+
+
+def test_messages_that_labels_keep_from_everybody_are_explained_as_quickly_as_others(agent: Agent) -> None:
+    deploy(agent, port("Bare", "Region = 'NO'"), hosts={"Vault": ["secret"]})
+    plain = seconds(agent, [a_message(agent, {"Region": "SE"}) for _ in range(MANY)])
+    labelled = [a_message(agent, {"Region": "NO"}, labels=["secret"]) for _ in range(MANY)]
+
+    assert seconds(agent, labelled) < 3 * plain + 1
+
+    [found] = agent.track.find([labelled[7].id])
+    assert (found.code, found.reason) == (
+        "label-missing",
+        "No subscription matches: Bare would, but the host lacks the label secret.",
+    )

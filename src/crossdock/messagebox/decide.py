@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -108,13 +109,25 @@ class Decision:
     def reasons(self, messages: Batch, counts: Int64s) -> dict[int, TerminalError]:
         """Why messages get no reference, by their position."""
         missed = np.flatnonzero(counts == 0).tolist()
-        return {position: self.why_unrouted(position, messages[position]) for position in missed}
+        lacking = self._lacking() if missed else {}
+        return {
+            position: self._why_unrouted(position, messages[position], lacking.get(position, ())) for position in missed
+        }
 
     def why_unrouted(self, position: int, message: Message) -> TerminalError:
         """The reason to show for a message that gets no reference."""
+        return self._why_unrouted(position, message, self._lacking().get(position, ()))
+
+    def _lacking(self) -> Mapping[int, Sequence[Refusal]]:
+        """The refusals of each message: to look through all of them for each would take the square of their number."""
+        found: defaultdict[int, list[Refusal]] = defaultdict(list)
+        for refusal in self.refusals:
+            found[refusal.position].append(refusal)
+        return found
+
+    def _why_unrouted(self, position: int, message: Message, lacking: Sequence[Refusal]) -> TerminalError:
         if position in self.refused:
             return self.refused[position]
-        lacking = [refusal for refusal in self.refusals if refusal.position == position]
         if lacking:
             names = ", ".join(sorted({refusal.service for refusal in lacking}))
             labels = ", ".join(sorted({label for refusal in lacking for label in refusal.missing}))
