@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from operator import attrgetter
 from typing import Any, Literal, cast
 
@@ -24,12 +24,14 @@ Path = tuple[str | int, ...]
 
 _BOM = b"\xef\xbb\xbf"
 _STEP = re.compile(r"""\.([A-Za-z_][\w-]*)|\[(\d+)\]|\['((?:[^'\\]|\\.)*)'\]|\["((?:[^"\\]|\\.)*)"\]""", re.ASCII)
+_ODD_NAME = re.compile(r"""["\\\x00-\x1f]""")
 _BLANK = b" \t\r\n"
 _NOT_BLANK = re.compile(rb"[^ \t\r\n]")
 _OPEN, _CLOSE = b"{}"
 _NUMBER_SIGNS = b"-+.0123456789eE\n"
 # The same everywhere, and well below what any version of Python or msgspec can follow.
 NESTING_LIMIT = 500
+_ELEMENTS_LIMIT = 2_000_000  # of an array that is taken apart to find one of them
 
 
 class JsonDisassembler:
@@ -216,14 +218,36 @@ def find(body: bytes, path: Sequence[str | int]) -> str | None:
     """The text of the field at `path`; None if it is absent or null. An object or an array is a PromotionError."""
     value = msgspec.Raw(body.removeprefix(_BOM))
     for step in path:
-        kind: type = list[msgspec.Raw] if isinstance(step, int) else dict[str, msgspec.Raw]
         try:
-            value = msgspec.json.decode(value, type=kind)[step]
+            value = _element(value, step) if isinstance(step, int) else _member(value, step)
         except (msgspec.ValidationError, LookupError):
             return None
         except (msgspec.DecodeError, RecursionError) as error:
             raise PromotionError(f"it cannot be read: {error}") from error
+        if value is msgspec.UNSET:
+            return None
     return text_of(value)
+
+
+def _element(array: msgspec.Raw, place: int) -> msgspec.Raw:
+    content = bytes(array)
+    if content.count(b",") >= _ELEMENTS_LIMIT and nesting(content).commas >= _ELEMENTS_LIMIT:
+        raise PromotionError(f"it is in an array of more than {_ELEMENTS_LIMIT:,} elements")
+    return msgspec.json.decode(content, type=list[msgspec.Raw])[place]
+
+
+def _member(object_: msgspec.Raw, name: str) -> Any:
+    """The field of this name, or UNSET."""
+    if _ODD_NAME.search(name):  # msgspec has no fields that are called so
+        return msgspec.json.decode(object_, type=dict[str, msgspec.Raw])[name]
+    return _field(name).decode(object_).value
+
+
+@lru_cache(maxsize=1_000)
+def _field(name: str) -> msgspec.json.Decoder[Any]:
+    """Reads this field of an object and skips the others, which may be millions: all in a dict fill the memory."""
+    field = msgspec.field(name=name, default=msgspec.UNSET)
+    return msgspec.json.Decoder(msgspec.defstruct("Field", [("value", msgspec.Raw | msgspec.UnsetType, field)]))
 
 
 def check_json(body: bytes) -> bytes:
