@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from operator import attrgetter
 from typing import Any, Literal, cast
 
 import msgspec
 
 from crossdock.errors import ApplicationError, DocumentError, PromotionError
+from crossdock.message.json_field import member
 from crossdock.message.property import PropertyType
 from crossdock.pipeline.document import Document, DocumentColumns, LineReader, Promoter, Promotion
 from crossdock.pipeline.lines import MESSAGES_LIMIT, has_too_many_lines, lines_of, too_many
@@ -24,7 +25,6 @@ Path = tuple[str | int, ...]
 
 _BOM = b"\xef\xbb\xbf"
 _STEP = re.compile(r"""\.([A-Za-z_][\w-]*)|\[(\d+)\]|\['((?:[^'\\]|\\.)*)'\]|\["((?:[^"\\]|\\.)*)"\]""", re.ASCII)
-_ODD_NAME = re.compile(r"""["\\\x00-\x1f]""")
 _BLANK = b" \t\r\n"
 _NOT_BLANK = re.compile(rb"[^ \t\r\n]")
 _OPEN, _CLOSE = b"{}"
@@ -32,6 +32,7 @@ _NUMBER_SIGNS = b"-+.0123456789eE\n"
 # The same everywhere, and well below what any version of Python or msgspec can follow.
 NESTING_LIMIT = 500
 _ELEMENTS_LIMIT = 2_000_000  # of an array that is taken apart to find one of them
+_FIELDS_LIMIT = 100_000  # of an object that becomes a line
 
 
 class JsonDisassembler:
@@ -219,13 +220,11 @@ def find(body: bytes, path: Sequence[str | int]) -> str | None:
     value = msgspec.Raw(body.removeprefix(_BOM))
     for step in path:
         try:
-            value = _element(value, step) if isinstance(step, int) else _member(value, step)
+            value = _element(value, step) if isinstance(step, int) else member(value, step)
         except (msgspec.ValidationError, LookupError):
             return None
         except (msgspec.DecodeError, RecursionError) as error:
             raise PromotionError(f"it cannot be read: {error}") from error
-        if value is msgspec.UNSET:
-            return None
     return text_of(value)
 
 
@@ -234,20 +233,6 @@ def _element(array: msgspec.Raw, place: int) -> msgspec.Raw:
     if content.count(b",") >= _ELEMENTS_LIMIT and nesting(content).commas >= _ELEMENTS_LIMIT:
         raise PromotionError(f"it is in an array of more than {_ELEMENTS_LIMIT:,} elements")
     return msgspec.json.decode(content, type=list[msgspec.Raw])[place]
-
-
-def _member(object_: msgspec.Raw, name: str) -> Any:
-    """The field of this name, or UNSET."""
-    if _ODD_NAME.search(name):  # msgspec has no fields that are called so
-        return msgspec.json.decode(object_, type=dict[str, msgspec.Raw])[name]
-    return _field(name).decode(object_).value
-
-
-@lru_cache(maxsize=1_000)
-def _field(name: str) -> msgspec.json.Decoder[Any]:
-    """Reads this field of an object and skips the others, which may be millions: all in a dict fill the memory."""
-    field = msgspec.field(name=name, default=msgspec.UNSET)
-    return msgspec.json.Decoder(msgspec.defstruct("Field", [("value", msgspec.Raw | msgspec.UnsetType, field)]))
 
 
 def check_json(body: bytes) -> bytes:
@@ -261,8 +246,11 @@ def check_json(body: bytes) -> bytes:
 
 def object_fields(body: bytes) -> dict[str, msgspec.Raw]:
     """The fields of an object, for `text_of`. Raises DocumentError."""
+    content = check_json(body)
+    if content.count(b",") >= _FIELDS_LIMIT and nesting(content).commas >= _FIELDS_LIMIT:
+        raise DocumentError(f"the body has more than {_FIELDS_LIMIT:,} fields")
     try:
-        return msgspec.json.decode(check_json(body), type=dict[str, msgspec.Raw])
+        return msgspec.json.decode(content, type=dict[str, msgspec.Raw])
     except msgspec.ValidationError as error:
         raise DocumentError("the body is not a JSON object") from error
 
