@@ -6,6 +6,7 @@ All, as far as it is not too much for one transaction, by number or by bytes.
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
@@ -15,7 +16,7 @@ from threading import Condition, Thread
 from crossdock.errors import TransientError
 from crossdock.host.limits import DEFAULT_LIMITS, HostLimits
 from crossdock.message.message import Part
-from crossdock.message.publication import Publication
+from crossdock.message.publication import Express, Publication
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.rows import Published
 from crossdock.pipeline.limits import context_bytes
@@ -40,7 +41,7 @@ class Publisher:
         self._agent = agent
         self._limits = limits
         self._asked: SimpleQueue[_Asked | None] = SimpleQueue()
-        self._unpublished = 0
+        self._unpublished: defaultdict[int | None, int] = defaultdict(int)  # bytes, by location
         self._changed = Condition()
         self._thread = Thread(target=self._run, name="publish", daemon=True)
 
@@ -62,26 +63,32 @@ class Publisher:
     def submit(self, publication: Publication) -> Future[Published]:
         """The same for whoever asks later. It can be cancelled until it has begun, and is not kept then."""
         asked = _Asked(publication, Future())
+        location = publication.cause.location_id if isinstance(publication.cause, Express) else None
         held = _size(publication) + _MESSAGE_BYTES * _messages(publication)
-        self._hold(held)
-        asked.future.add_done_callback(lambda _: self._hold(-held))
+        self._hold(location, held)
+        asked.future.add_done_callback(lambda _: self._hold(location, -held))
         asked.future.add_done_callback(lambda done: _forget(asked) if done.cancelled() else None)
         self._asked.put(asked)
         return asked.future
 
-    def await_room(self) -> None:
+    def await_room(self, location: int) -> None:
         """Before more is made to be published: a small body may hold very many messages, or be compressed.
 
-        Waits while much is waiting already; TransientError if that takes long.
+        Waits while more of this location is waiting than it leaves to the others; TransientError if that takes long.
         """
-        limits = self._limits
         with self._changed:
-            if not self._changed.wait_for(lambda: self._unpublished < limits.unpublished_bytes, limits.room_seconds):
+            if not self._changed.wait_for(lambda: self._has_room(location), self._limits.room_seconds):
                 raise TransientError(_NO_ROOM)
 
-    def _hold(self, size: int) -> None:
+    def _has_room(self, location: int) -> bool:
+        mine = self._unpublished.get(location, 0)
+        return mine == 0 or mine < self._limits.unpublished_bytes - sum(self._unpublished.values())
+
+    def _hold(self, location: int | None, size: int) -> None:
         with self._changed:
-            self._unpublished += size
+            self._unpublished[location] += size
+            if not self._unpublished[location]:
+                del self._unpublished[location]
             self._changed.notify_all()
 
     def _run(self) -> None:
