@@ -6,12 +6,14 @@ import os
 import subprocess
 import sys
 import time
+import tracemalloc
 from pathlib import Path
 from threading import Thread
 from typing import Any
 
 import pytest
 
+from crossdock.adapter.file import adapter as file_adapter
 from crossdock.adapter.file import complete as file_complete
 from crossdock.adapter.file.adapter import FileReceiveAdapter, file_identity
 from crossdock.errors import ApplicationError, TransientError
@@ -53,6 +55,23 @@ def test_file_opened_for_writing_after_it_was_listed_is_not_read(folder: Path) -
         adapter.read(source.identity)
 
     assert adapter.read(source.identity) == b"half"
+
+
+def test_file_that_grows_while_it_is_read_does_not_fill_the_memory(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    adapter, path = receiving(folder), old_file(folder / "a.json", b"half")
+    [source] = adapter.list().ready
+    # Who waited for our lease goes on right after it, with a file of a gigabyte that takes no room on the disk.
+    monkeypatch.setattr(file_adapter, "open_for_writing", lambda _: os.truncate(path, 2**30))
+    tracemalloc.start()
+
+    content = adapter.read(source.identity)
+
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert content is None
+    assert peak < 2**20
 
 
 @pytest.mark.parametrize("archive", [False, True])

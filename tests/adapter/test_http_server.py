@@ -444,3 +444,13 @@ def test_one_address_has_no_more_than_half_of_the_connections() -> None:
         ended = second.reply().body == b"last" and second.is_closed()
 
         assert (answered, refused, ended, ask(server, post()).status) == ([200, 200, 200], True, True, 200)
+
+
+def test_a_client_that_asks_before_it_sends_what_is_no_body_is_refused_once(caplog: pytest.LogCaptureFixture) -> None:
+    broken = head("/orders", "Transfer-Encoding: chunked", "Expect: 100-continue") + b"no chunk\r\n"
+
+    with serving() as server:
+        assert [ask(server, broken).status for _ in range(3)] == [400] * 3
+        assert ask(server, post()).status == 200
+
+    assert caplog.records == []

@@ -66,3 +66,12 @@ def _check_that_the_second_is_left_out(
     assert "id=2 has more than 1,000,000 bytes" in report
     adapter.acknowledge_batch([source.identity for source in ready])
     assert adapter.list().ready == ()
+
+
+def test_large_rows_take_no_place_of_others(folder: Path, orders: sqlite3.Connection) -> None:
+    orders.executemany("INSERT INTO orders (id, item) VALUES (?, zeroblob(5000000))", [(-3,), (-2,), (-1,)])
+    adapter = receiving(folder, maximum_size=1_000_000, limit=2)
+
+    listed = [adapter.list().ready for _ in range(3)][-1]
+
+    assert len(adapter.read_batch([source.identity for source in listed])) == 2

@@ -113,3 +113,22 @@ def test_two_columns_of_one_name_are_refused(empty_database: str) -> None:
 
     with pytest.raises(TransientError, match="two columns named 'name'; tell them apart with AS"):
         on_postgresql(empty_database, query=query, key="id", done="SELECT :key").list()
+
+
+@pytest.mark.parametrize(
+    "bad",
+    ["SELECT NULL, 'nothing'", "SELECT CAST(x'00ff' AS text), 'odd'", "SELECT -1, 'one' UNION ALL SELECT -1, 'two'"],
+)
+def test_rows_that_cannot_be_received_take_no_place_of_others(
+    folder: Path, orders: sqlite3.Connection, bad: str
+) -> None:
+    orders.execute(f"CREATE VIEW many AS {bad} UNION ALL {bad} UNION ALL {bad}")
+    orders.execute("CREATE VIEW mixed (id, item) AS SELECT * FROM many UNION ALL SELECT id, item FROM orders")
+    adapter = receiving(folder, query="SELECT * FROM mixed", limit=2)
+
+    listed = [adapter.list().ready for _ in range(4)][-1]
+
+    assert adapter.read_batch([source.identity for source in listed]) == [
+        b'{"id":1,"item":"one"}',
+        b'{"id":2,"item":"two"}',
+    ]

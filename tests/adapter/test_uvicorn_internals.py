@@ -44,6 +44,7 @@ INTERNALS: dict[type, dict[str, str]] = {
     RequestResponseCycle: {
         "response_complete": "whether a request is being answered",
         "disconnected": "set, so that nothing is written any more",
+        "waiting_for_100_continue": "taken back where the request is refused before the body was asked for",
         "keep_alive": "set, so that the connection ends with the answer",
         "message_event": "set, so that whoever waits for the body hears of the end",
     },

@@ -9,10 +9,11 @@ from uuid import UUID
 
 import pytest
 
+from crossdock.errors import TransientError
 from crossdock.host.limits import HostLimits
 from crossdock.host.publisher import Publisher
 from crossdock.message.message import Part
-from crossdock.message.publication import Publication
+from crossdock.message.publication import Express, Publication
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.rows import Published
 from express import a_message, deploy, port
@@ -60,3 +61,42 @@ def test_transaction_is_bounded_by_messages_and_by_bytes(agent: HeldAgent, size:
     publisher.stop()
 
     assert agent.together == together
+
+
+def test_room_is_awaited_while_much_of_a_location_waits_to_be_published(agent: HeldAgent) -> None:
+    messages = tuple(a_message(agent, {"Region": "NO"}) for _ in range(10))
+    publication = Publication(agent.configuration.hosts()["Default"], messages, cause=Express(7))
+    publisher = Publisher(agent, HostLimits(unpublished_bytes=60_000, room_seconds=0.1))
+    publisher.start()
+
+    publisher.await_room(7)
+    first = publisher.submit(publication)
+    until(lambda: agent.together == [1])
+    second = publisher.submit(publication)
+    with pytest.raises(TransientError, match="Too much waits to be published"):
+        publisher.await_room(7)
+    publisher.await_room(8)
+    assert second.cancel()
+    publisher.await_room(7)
+    agent.go.set()
+    first.result(60)
+    publisher.stop()
+
+    assert publisher._unpublished == {}
+
+
+def test_transaction_has_not_the_messages_of_very_many_bodies(agent: HeldAgent) -> None:
+    host = agent.configuration.hosts()["Default"]
+    bodies = [Publication(host, tuple(a_message(agent, {"Region": "NO"}) for _ in range(10))) for _ in range(5)]
+    publisher = Publisher(agent, HostLimits(published_messages=20))
+    publisher.start()
+
+    first = publisher.submit(bodies[0])
+    until(lambda: agent.together == [1])
+    others = [publisher.submit(each) for each in bodies[1:]]
+    agent.go.set()
+    for each in [first, *others]:
+        each.result(60)
+    publisher.stop()
+
+    assert agent.together == [1, 2, 2]

@@ -55,3 +55,40 @@ def test_message_is_sent_with_the_labels_of_everything_received_before_it(agent:
     assert "Other would, but the host lacks the label patients, payments" in str(kept.reason)
     assert unbalanced(agent.database) == []
     assert agent.instances.list() == []
+
+
+ASKS = """
+ask, out = Port("Ask"), Port("Out")
+case = Correlation("OrderId", types=["Payment"])
+from crossdock import DeliveryFailed
+
+@orchestration(Receive("Order"))
+async def tell(process: Process, order: Message) -> None:
+    try:
+        line = process.message("Line", {"id": order["OrderId"], "amount": 1})
+        await process.request(ask, line, timeout=timedelta(hours=1))
+    except DeliveryFailed as error:
+        await process.send(out, process.message("Note", {"id": str(error)[-10:], "amount": 1}))
+
+@orchestration(Receive("Line", initializes=case))
+async def refuse(process: Process, line: Message) -> None:
+    payment = await process.receive(case)
+    await process.reply(process.message("Note", payment.json()), fault=True)
+"""
+
+
+def test_message_that_quotes_a_fault_is_sent_with_the_labels_of_the_fault(agent: Agent, folder: Path) -> None:
+    (folder / "flows.py").write_text(IMPORTS + dedent(ASKS))
+    declared = APPLICATION.replace("schemas:", "hosts: [{name: Default, labels: [payments]}]\nschemas:", 1)
+    told = '  - {function: "flows:tell", bind: {Ask: refuse, Out: Out}}\n  - {function: "flows:refuse"}\n'
+    (folder / "shop.yaml").write_text(declared + told)
+    redeploy(agent, folder)
+    publish(agent, message(agent, "Order", "a"))
+    run(agent)
+
+    publish(agent, labelled(message(agent, "Payment", "a"), "payments"))
+    run(agent)
+
+    query = "SELECT context ->> 'labels' FROM queue JOIN message ON message.id = message_id"
+    assert rows(agent.database, query) == [('["payments"]',)]
+    assert unbalanced(agent.database) == []

@@ -162,3 +162,9 @@ def test_columns_that_are_joined_are_cut_again(columns: list[str], signs: tuple[
         assert not "".join(columns).strip()
     else:
         assert record.cut(line) == columns
+
+
+def test_object_of_very_many_fields_becomes_no_line(folder: Path) -> None:
+    body = b'{"id":"1",' + b",".join(b'"%d":1' % number for number in range(100_000)) + b"}"
+
+    assert refusal(folder, body, PLACED, assemble="flat") == "the body has more than 100,000 fields"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from decimal import Decimal
 from typing import Any
 
@@ -149,3 +150,16 @@ def test_other_character_sets_become_utf_8() -> None:
     assert latin.body == "é,NO,1".encode()
     [failed] = flat(b"\x81", charset="cp1252")
     assert (failed.body, "the file is not cp1252" in str(failed.error)) == (b"\x81", True)
+
+
+@pytest.mark.parametrize("line", [b"\t\n", b"  \n"], ids=["empty columns", "blank"])
+def test_memory_does_not_grow_with_lines_that_are_not_taken(line: bytes) -> None:
+    content = line * 2_000_000
+    tracemalloc.start()
+
+    [document] = flat(content, delimiter="\t")
+
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert "the file holds" in str(document.error)
+    assert peak < 100_000_000

@@ -194,3 +194,39 @@ def test_value_of_a_personal_property_is_not_quoted_where_it_does_not_fit() -> N
             "property 'Born' is datetime, and in $.born there is no datetime, but a value that is personal and not shown"
         )
     )
+
+
+@pytest.mark.parametrize("path", ["$.id", "$['odd \\' \" name']", "$.list[1].id", "$.more.id"])
+def test_field_is_found_whatever_is_beside_it(path: str) -> None:
+    body = {"id": "a", "odd ' \" name": "b", "list": [{}, {"id": "c"}], "more": {"id": "d"}}
+    asked = [Promotion(name, PropertyType.TEXT, name, parse_path(name)) for name in (path, "$.none", "$.list[9]")]
+
+    [document] = ReceivePipeline(JsonDisassembler("Order", Promoter(asked, 256))).execute(json.dumps(body).encode())
+
+    assert document.promoted[path] in ("a", "b", "c", "d")
+    assert document.promoted.keys() == {path, "BTS.MessageType"}
+
+
+def test_field_beside_very_many_others_is_found_in_little_memory() -> None:
+    content = b'{"id": {}, ' + b",".join(b'"%d":1' % number for number in range(500_000)) + b"}"
+    tracemalloc.start()
+
+    [document] = execute(content)
+
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert "it is an object or an array" in str(document.error)
+    assert peak < 3 * len(content)
+
+
+def test_array_of_very_many_elements_is_not_taken_apart_to_find_one() -> None:
+    first = Promotion("First", PropertyType.INTEGER, "$.list[0]", parse_path("$.list[0]"))
+    content = b'{"list": [' + b"1," * 3_000_000 + b"1]}"
+    tracemalloc.start()
+
+    [document] = ReceivePipeline(JsonDisassembler("Order", Promoter([first], 256))).execute(content)
+
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert "more than 2,000,000 elements" in str(document.error)
+    assert peak < 5 * len(content)

@@ -92,3 +92,15 @@ def test_short_id_has_the_places_of_an_id(bits: int, sequence: int, position: in
     assert short_id(id_) == f"{sequence}-{position}"
     assert lowest <= id_ <= highest
     assert {short_id(lowest), short_id(highest)} == {short_id(id_)}
+
+
+@pytest.mark.parametrize(
+    "number", ["1e999999999", "-1E-999999999", "0e999999999", "1e99999999999999999999", "1." + "1" * 10_000]
+)
+def test_number_that_would_hold_the_process_for_hours_is_refused(number: str) -> None:
+    with pytest.raises(DocumentError, match="the body has a number that is too large or too long: "):
+        a_message(f'{{"lines": [{{"amount": {number}}}]}}'.encode()).json()
+
+
+def test_large_numbers_are_exact() -> None:
+    assert a_message(b"[1e400, 0.1e-400, 1.50]").json() == [Decimal("1e400"), Decimal("1e-401"), Decimal("1.50")]

@@ -11,6 +11,7 @@ from crossdock.adapter.calling import called
 from crossdock.adapter.contract import PushedReceiveAdapter, SharingPushedAdapter, place_of
 from crossdock.errors import CrossdockError
 from crossdock.host.isolated import IsolatedInstance
+from crossdock.host.limits import DEFAULT_LIMITS, HostLimits
 from crossdock.host.publisher import Publisher
 from crossdock.message.publication import Publication
 from crossdock.messagebox.agent import Agent
@@ -29,9 +30,9 @@ logger = logging.getLogger(__name__)
 class PushedLocations:
     """Between `start` and `stop`. `follow` starts and ends adapters, and tries again what did not work."""
 
-    def __init__(self, agent: Agent) -> None:
+    def __init__(self, agent: Agent, limits: HostLimits = DEFAULT_LIMITS) -> None:
         self._agent = agent
-        self._publisher = Publisher(agent)
+        self._publisher = Publisher(agent, limits)
         self._threads: dict[int, PipelineThreads] = {}
         self._isolated: dict[int, IsolatedInstance] = {}
         self._running: dict[int, ReceiveLocation] = {}
@@ -123,6 +124,7 @@ class PushedLocations:
             self._agent.message_id,
             self._threads_of(location),
             self._agent.tracer,
+            lambda: self._publisher.await_room(location.id),
         )
 
     def _threads_of(self, location: ReceiveLocation) -> PipelineThreads:

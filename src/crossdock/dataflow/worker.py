@@ -23,6 +23,7 @@ from crossdock.errors import (
     OutageError,
     StorageError,
     TerminalError,
+    TooManyMessagesError,
     TransientError,
     UnavailableError,
 )
@@ -283,6 +284,8 @@ class Worker:
             return self.agent.publish([range_.publication], location_epoch=self.epoch)
         except (TransientError, UnavailableError, EpochMovedError):
             raise
+        except TooManyMessagesError as error:  # in parts they would be as many
+            return self._keep_back(self.locations[item.location_id].failed_range(item, range_, error))
         except Exception as error:
             return self._publish_parts(item, range_, _refusal(error))
 

@@ -6,21 +6,24 @@ All, as far as it is not too much for one transaction, by number or by bytes.
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from queue import SimpleQueue
-from threading import Thread
+from threading import Condition, Thread
 
 from crossdock.errors import TransientError
 from crossdock.host.limits import DEFAULT_LIMITS, HostLimits
 from crossdock.message.message import Part
-from crossdock.message.publication import Publication
+from crossdock.message.publication import Express, Publication
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.rows import Published
 from crossdock.pipeline.limits import context_bytes
 
 _STOPPED = "This process is stopping."
+_NO_ROOM = "Too much waits to be published."
+_MESSAGE_BYTES = 2_048  # what a message takes in memory besides its body
 
 
 @dataclass(slots=True)
@@ -38,6 +41,8 @@ class Publisher:
         self._agent = agent
         self._limits = limits
         self._asked: SimpleQueue[_Asked | None] = SimpleQueue()
+        self._unpublished: defaultdict[int | None, int] = defaultdict(int)  # bytes, by location
+        self._changed = Condition()
         self._thread = Thread(target=self._run, name="publish", daemon=True)
 
     def start(self) -> None:
@@ -58,16 +63,43 @@ class Publisher:
     def submit(self, publication: Publication) -> Future[Published]:
         """The same for whoever asks later. It can be cancelled until it has begun, and is not kept then."""
         asked = _Asked(publication, Future())
+        location = publication.cause.location_id if isinstance(publication.cause, Express) else None
+        held = _size(publication) + _MESSAGE_BYTES * _messages(publication)
+        self._hold(location, held)
+        asked.future.add_done_callback(lambda _: self._hold(location, -held))
         asked.future.add_done_callback(lambda done: _forget(asked) if done.cancelled() else None)
         self._asked.put(asked)
         return asked.future
 
+    def await_room(self, location: int) -> None:
+        """Before more is made to be published: a small body may hold very many messages, or be compressed.
+
+        Waits while more of this location is waiting than it leaves to the others; TransientError if that takes long.
+        """
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._has_room(location), self._limits.room_seconds):
+                raise TransientError(_NO_ROOM)
+
+    def _has_room(self, location: int) -> bool:
+        mine = self._unpublished.get(location, 0)
+        return mine == 0 or mine < self._limits.unpublished_bytes - sum(self._unpublished.values())
+
+    def _hold(self, location: int | None, size: int) -> None:
+        with self._changed:
+            self._unpublished[location] += size
+            if not self._unpublished[location]:
+                del self._unpublished[location]
+            self._changed.notify_all()
+
     def _run(self) -> None:
         limits = self._limits
         while (first := self._asked.get()) is not None:
-            together, size = [first], _size(first.publication)
+            together, size, messages = [first], _size(first.publication), _messages(first.publication)
             while (
-                len(together) < limits.published_together and size < limits.published_bytes and not self._asked.empty()
+                len(together) < limits.published_together
+                and size < limits.published_bytes
+                and messages < limits.published_messages
+                and not self._asked.empty()
             ):
                 following = self._asked.get()
                 if following is None:
@@ -75,6 +107,7 @@ class Publisher:
                     break
                 together.append(following)
                 size += _size(following.publication)
+                messages += _messages(following.publication)
             self._publish([each for each in together if each.future.set_running_or_notify_cancel()])
         while not self._asked.empty():
             left = self._asked.get()
@@ -108,3 +141,7 @@ def _size(publication: Publication) -> int:
     messages = [*publication.messages, *(failure.message for failure in publication.failures)]
     bodies = sum(len(part.body) for message in messages for part in message.parts if isinstance(part, Part))
     return bodies + context_bytes(publication.messages)
+
+
+def _messages(publication: Publication) -> int:
+    return len(publication.messages) + len(publication.failures)

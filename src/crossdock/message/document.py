@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import msgspec
@@ -11,7 +11,22 @@ import msgspec
 from crossdock.errors import DocumentError
 
 _BOM = b"\xef\xbb\xbf"
-_decode = msgspec.json.Decoder(float_hook=Decimal).decode
+# Whoever makes a whole number of `1e999999999`, or prints it, would hold the process for hours and fill its memory.
+_LARGEST_EXPONENT = 6_144  # of a decimal of 128 bits
+_LONGEST_NUMBER = 10_000  # in characters
+
+
+def _number(text: str) -> Decimal:
+    try:
+        value = Decimal(text)
+    except InvalidOperation:  # its exponent is beyond what Python can hold
+        value = None
+    if value is None or len(text) > _LONGEST_NUMBER or abs(value.adjusted()) > _LARGEST_EXPONENT:
+        raise DocumentError(f"the body has a number that is too large or too long: {text[:40]}")
+    return value
+
+
+_decode = msgspec.json.Decoder(float_hook=_number).decode
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 _XML_OPTIONS: Mapping[str, Any] = {
     "resolve_entities": False,
@@ -25,7 +40,7 @@ _XML_OPTIONS: Mapping[str, Any] = {
 
 
 def parse_json(body: bytes) -> Any:
-    """The value; a number with a point or an exponent is a Decimal. Raises DocumentError."""
+    """The value; a number with a point or an exponent is a Decimal, of at most 10,000 digits. Raises DocumentError."""
     try:
         return _decode(body.removeprefix(_BOM))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,6 +16,7 @@ from crossdock.errors import (
     LabelError,
     SecondAnswerError,
     TerminalError,
+    TooManyMessagesError,
     UnreachableError,
     UnroutedError,
 )
@@ -29,6 +31,9 @@ from crossdock.subscription.router import CorrelationSet, Int64s, Router, Subscr
 
 _SMALL_BATCH = 64
 _ADDRESSES = {"BTS.SPTransportID": "send port", "BTS.SPGroupID": "send port group"}
+# References to running instances: where half of what is sent begins instances that wait for the other half, they would
+# be the square of it.
+_FOLLOWING_IN_ANY_CASE, _FOLLOWING_FOR_EACH, _FOLLOWING_AT_MOST = 100_000, 20, 2_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +92,17 @@ class Decision:
     refused: dict[int, TerminalError] = field(default_factory=dict)
     activated: list[tuple[int, NewInstance]] = field(default_factory=list)
     stopped_convoys: list[tuple[int, int, UUID]] = field(default_factory=list)
+    following: int = 0
+
+    def follow(self, count: int, messages: Batch) -> None:
+        """So many of the messages are for one more running instance. TooManyMessagesError: that are far too many."""
+        self.following += count
+        most = min(_FOLLOWING_IN_ANY_CASE + _FOLLOWING_FOR_EACH * len(messages), _FOLLOWING_AT_MOST)
+        if self.following > most:
+            raise TooManyMessagesError(
+                f"so many running instances wait for the {len(messages):,} messages that they would be given more than "
+                f"{most:,} together; send them in parts, or let each instance wait for a value of its own"
+            )
 
     def counts(self, messages: int) -> Int64s:
         """How many references each message gets."""
@@ -108,13 +124,25 @@ class Decision:
     def reasons(self, messages: Batch, counts: Int64s) -> dict[int, TerminalError]:
         """Why messages get no reference, by their position."""
         missed = np.flatnonzero(counts == 0).tolist()
-        return {position: self.why_unrouted(position, messages[position]) for position in missed}
+        lacking = self._lacking() if missed else {}
+        return {
+            position: self._why_unrouted(position, messages[position], lacking.get(position, ())) for position in missed
+        }
 
     def why_unrouted(self, position: int, message: Message) -> TerminalError:
         """The reason to show for a message that gets no reference."""
+        return self._why_unrouted(position, message, self._lacking().get(position, ()))
+
+    def _lacking(self) -> Mapping[int, Sequence[Refusal]]:
+        """The refusals of each message: to look through all of them for each would take the square of their number."""
+        found: defaultdict[int, list[Refusal]] = defaultdict(list)
+        for refusal in self.refusals:
+            found[refusal.position].append(refusal)
+        return found
+
+    def _why_unrouted(self, position: int, message: Message, lacking: Sequence[Refusal]) -> TerminalError:
         if position in self.refused:
             return self.refused[position]
-        lacking = [refusal for refusal in self.refusals if refusal.position == position]
         if lacking:
             names = ", ".join(sorted({refusal.service for refusal in lacking}))
             labels = ", ".join(sorted({label for refusal in lacking for label in refusal.missing}))
@@ -193,7 +221,9 @@ def _join_new(decision: Decision, messages: Batch, sought: Mapping[UUID, Sequenc
     for begun in list({begun.id: begun for _, begun in decision.activated}.values()):
         subscription = decision.router.subscriptions[begun.subscription_id]
         hashes = [hash_ for _, hash_, _ in begun.waits if hash_ != begun.convoy]
-        for position in sorted({each for hash_ in hashes for each in sought.get(hash_, ())}):
+        positions = sorted({each for hash_ in hashes for each in sought.get(hash_, ())})
+        decision.follow(len(positions), messages)
+        for position in positions:
             labels = messages.labels(position)
             if position not in decision.refused and not _refused(
                 decision, position, labels, subscription.id, subscription
@@ -205,6 +235,7 @@ def _find(
     connection: psycopg.Connection, decision: Decision, messages: Batch, sought: Mapping[UUID, Sequence[int]]
 ) -> None:
     for hash_, *row in connection.execute(host_statement("find_instances", None), {"hash": list(sought)}):
+        decision.follow(len(sought[hash_]), messages)
         match = InstanceMatch(hash_, *row)
         for position in (each for each in sought[hash_] if each not in decision.refused):
             if not _refused(decision, position, messages.labels(position), match.subscription_id, match):

@@ -6,7 +6,7 @@ A row has what its publisher said. What a host says about locations and services
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated, Any, NamedTuple
@@ -21,7 +21,7 @@ from crossdock.errors import ContextError
 from crossdock.message.context import Context
 from crossdock.message.property import Value
 from crossdock.messagebox.statement import statement
-from crossdock.messagebox.track_filter import make_filter
+from crossdock.messagebox.track_filter import distinct, make_filter
 from crossdock.messagebox.track_segment import (
     UNREADABLE,
     Origin,
@@ -283,9 +283,9 @@ def _merged(members: Sequence[tuple[Few, int]]) -> tuple[Segment, dict[UUID, byt
     return made, bodies
 
 
-def promoted_values(contexts: Iterable[bytes]) -> dict[str, set[Value]]:
+def promoted_values(contexts: Iterable[bytes]) -> dict[str, Collection[Value]]:
     """By the name of a property the values that occur. A context that cannot be read has none."""
-    found: dict[str, set[Value]] = {}
+    found: defaultdict[str, list[Value | None]] = defaultdict(list)
     for context in contexts:
         try:
             promoted = Context.from_json(context).promoted
@@ -293,5 +293,5 @@ def promoted_values(contexts: Iterable[bytes]) -> dict[str, set[Value]]:
             continue
         for name, value in promoted.items():
             if name not in UNFILTERED:
-                found.setdefault(name, set()).add(value)
-    return found
+                found[name].append(value)
+    return {name: distinct(values) for name, values in found.items()}

@@ -6,14 +6,16 @@ by what they are. A block has 32 bytes, and one of them says whether a value may
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import NamedTuple
+from decimal import Decimal
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from crossdock.message.property import Value
+from crossdock.subscription.index.codes import sorted_distinct
 from crossdock.subscription.match import fold
 
 Hashes = npt.NDArray[np.uint64]
@@ -28,6 +30,7 @@ _SALTS = np.array(
 _END = "\x01"
 _FACTOR = 0x9E3779B97F4A7C15  # odd, so that it can be taken back
 _INVERSE = pow(_FACTOR, -1, 1 << 64)
+_TEXTS_TOGETHER = 8_192  # to hash them takes forty times the memory of the texts
 
 
 class Bits(NamedTuple):
@@ -37,10 +40,24 @@ class Bits(NamedTuple):
     mask: str
 
 
+def distinct(values: Sequence[Value | None]) -> Collection[Value]:
+    """Each value once, but decimals as often as they come.
+
+    A sender can choose half a million decimals that have one hash, and a set would compare every two of them.
+    """
+    found: set[Any]
+    if Decimal in set(map(type, values)):
+        found = {value for value in values if value is not None and not isinstance(value, Decimal)}
+        return [*found, *(value for value in values if isinstance(value, Decimal))]
+    found = set(values)
+    found.discard(None)
+    return found
+
+
 def make_filter(values: Values, *, case_sensitive: bool) -> bytes:
     """The filter of these values."""
     found = [hashes(name, each, case_sensitive=case_sensitive) for name, each in values.items() if each]
-    together = np.concatenate([np.empty(0, np.uint64), *found])
+    together = sorted_distinct(np.concatenate([np.empty(0, np.uint64), *found]))
     blocks = max(1, -(-len(together) * _BITS_PER_VALUE // _BLOCK_BITS))
     bits = np.zeros(blocks * _BLOCK_BITS, np.bool_)
     block = ((together >> np.uint64(32)) * np.uint64(blocks) >> np.uint64(32)).astype(np.int64)
@@ -81,6 +98,14 @@ def _number_hashes(values: Collection[Value]) -> Hashes:
 
 
 def _folded_hashes(texts: Collection[str], *, case_sensitive: bool) -> Hashes:
+    every = list(texts)
+    cut = (every[start : start + _TEXTS_TOGETHER] for start in range(0, len(every), _TEXTS_TOGETHER))
+    return np.concatenate(
+        [np.empty(0, np.uint64), *(_some_folded(each, case_sensitive=case_sensitive) for each in cut)]
+    )
+
+
+def _some_folded(texts: Sequence[str], *, case_sensitive: bool) -> Hashes:
     together = _END.join(texts) + _END
     if together.isascii() and f" {_END}" not in together:  # then small letters and folding are the same
         data = (together if case_sensitive else together.lower()).encode()

@@ -6,7 +6,8 @@ them, as they are, and packed later.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -23,7 +24,7 @@ from crossdock.messagebox.batch import Batch
 from crossdock.messagebox.decide import Decision
 from crossdock.messagebox.statement import statement
 from crossdock.messagebox.store import PART_LIMIT_BYTES
-from crossdock.messagebox.track_filter import make_filter
+from crossdock.messagebox.track_filter import distinct, make_filter
 from crossdock.messagebox.track_segment import Origin, Segment, compress, pack_bodies, runs, take_personal
 from crossdock.subscription.router import Int64s, Router
 
@@ -38,7 +39,7 @@ INSTANCE = "@instance"
 
 Row = dict[str, Any]
 # By the name of a property the values that occur.
-Values = dict[str, set[Value]]
+Values = dict[str, Collection[Value]]
 
 
 def origins(publications: Sequence[Publication]) -> list[Origin]:
@@ -252,25 +253,19 @@ def pack_personal(taken: Sequence[Sequence[tuple[str, bytes]]]) -> bytes:
 
 def _values(pieces: Iterable[Sequence[Message]]) -> Values:
     """The promoted values that occur."""
-    found: Values = {}
+    found: defaultdict[str, list[Value | None]] = defaultdict(list)
     for piece in pieces:
         if isinstance(piece, MessageColumns):
             for name, column in piece.own.items():
                 if name not in UNFILTERED:
-                    found.setdefault(name, set()).update(column)  # type: ignore[arg-type] # None goes below
+                    found[name].extend(column)
             for name, value in piece.shared.items():
-                found.setdefault(name, set()).add(value)
+                found[name].append(value)
         else:
             for message in piece:
                 for name, value in message.context.promoted.items():
-                    if name not in found:
-                        found[name] = set()
-                    found[name].add(value)
-    for name in UNFILTERED & found.keys():
-        del found[name]
-    for each in found.values():
-        each.discard(None)
-    return found
+                    found[name].append(value)
+    return {name: distinct(values) for name, values in found.items() if name not in UNFILTERED}
 
 
 def _bodies(router: Router, stretches: Sequence[_Stretch], segment: Segment) -> bytes | None:

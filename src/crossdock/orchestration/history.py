@@ -42,10 +42,11 @@ class TimerFired(Struct, frozen=True, array_like=True, tag=3):
 
 
 class RequestFailed(Struct, frozen=True, array_like=True, tag=4):
-    """The port gave up on the request of this number."""
+    """The port gave up on the request of this number. The reason may quote a message that has these labels."""
 
     request: int
     reason: str
+    labels: tuple[str, ...] = ()
 
 
 class Raised(Struct, frozen=True, array_like=True):

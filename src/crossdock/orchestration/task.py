@@ -131,10 +131,12 @@ def _arrived(live: Live, message: Message, subscription: int, correlations: Mapp
     request = answered_request(live.id, live.run.secret, message.context)
     names = following(live.program, message)
     if request is not None and (not names or correlations.get(subscription, "") is None):
+        labels = tuple(sorted(message.context.labels))
         if _REPORT in message.context.promoted:
-            return RequestFailed(request, str(message.context.get(_REASON) or "the delivery failed"))
+            return RequestFailed(request, str(message.context.get(_REASON) or "the delivery failed"), labels)
         if message.context.get(FAULT) is True:
-            return RequestFailed(request, f"the answer is a fault: {brief(message.body.decode(errors='replace'))}")
+            told = brief(message.body.decode(errors="replace"))
+            return RequestFailed(request, f"the answer is a fault: {told}", labels)
         return Arrived(message.id, request=request)
     name = correlations.get(subscription) or (names[0] if names else None)
     return Arrived(message.id, correlation=name)

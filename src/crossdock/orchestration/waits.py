@@ -62,6 +62,7 @@ class Waits:
 
     def fail(self, event: RequestFailed) -> None:
         if wait := self.requests.get(event.request):
+            self._instance.labels |= frozenset(event.labels)
             error = DeliveryFailed(f"port {wait.port.name!r} gave up on the request: {event.reason}", line=wait.line)
             self._instance.scheduler.wake(wait, error=error)
 

@@ -15,6 +15,7 @@ from crossdock.pipeline.decode import to_utf8
 from crossdock.pipeline.document import Document
 from crossdock.pipeline.flat import Record, line_text
 from crossdock.pipeline.json import check_json, object_fields, text_of
+from crossdock.pipeline.well_formed import check_document
 from crossdock.pipeline.xml import parse_document
 
 Assembler = Callable[[Document], bytes]
@@ -36,9 +37,9 @@ class XmlAssembler:
     charset: str | None = None
 
     def __call__(self, document: Document) -> bytes:
-        root = parse_document(document.body)
         if self.charset is not None:
-            return _written_in(self.charset, root)
+            return _written_in(self.charset, parse_document(document.body))
+        check_document(document.body)
         content = to_utf8(document.body).removeprefix(codecs.BOM_UTF8)
         if not self.declaration or _DECLARED.match(content):
             return document.body

@@ -71,7 +71,9 @@ def _decoders(definition: PipelineDefinition, unpacked_limit: int) -> list[Decod
     if definition.disassemble in ("json", "flat") or definition.charset is not None:
         decoders.append(partial(to_utf8, charset=definition.charset))
     if definition.disassemble == "flat":  # all of its lines are looked at before the first is a message
-        decoders.append(check_lines)
+        [schema] = definition.schemas
+        blanks = _flat(definition, schema).record.blanks.encode()
+        decoders.append(partial(check_lines, blanks=blanks))
     return decoders
 
 

@@ -121,7 +121,7 @@ class FlatDisassembler:
         blanks = self.record.blanks.encode()
         lines = [
             (number, line.rstrip(b"\r"))
-            for number, line in enumerate(content.removeprefix(_BOM).split(b"\n"), start=1)
+            for number, line in enumerate(lines_of(content.removeprefix(_BOM)), start=1)
             if line.strip(blanks)
         ]
         if not lines:

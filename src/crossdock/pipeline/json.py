@@ -14,6 +14,7 @@ from typing import Any, Literal, cast
 import msgspec
 
 from crossdock.errors import ApplicationError, DocumentError, PromotionError
+from crossdock.message.json_field import member
 from crossdock.message.property import PropertyType
 from crossdock.pipeline.document import Document, DocumentColumns, LineReader, Promoter, Promotion
 from crossdock.pipeline.lines import MESSAGES_LIMIT, has_too_many_lines, lines_of, too_many
@@ -30,6 +31,8 @@ _OPEN, _CLOSE = b"{}"
 _NUMBER_SIGNS = b"-+.0123456789eE\n"
 # The same everywhere, and well below what any version of Python or msgspec can follow.
 NESTING_LIMIT = 500
+_ELEMENTS_LIMIT = 2_000_000  # of an array that is taken apart to find one of them
+_FIELDS_LIMIT = 100_000  # of an object that becomes a line
 
 
 class JsonDisassembler:
@@ -216,14 +219,20 @@ def find(body: bytes, path: Sequence[str | int]) -> str | None:
     """The text of the field at `path`; None if it is absent or null. An object or an array is a PromotionError."""
     value = msgspec.Raw(body.removeprefix(_BOM))
     for step in path:
-        kind: type = list[msgspec.Raw] if isinstance(step, int) else dict[str, msgspec.Raw]
         try:
-            value = msgspec.json.decode(value, type=kind)[step]
+            value = _element(value, step) if isinstance(step, int) else member(value, step)
         except (msgspec.ValidationError, LookupError):
             return None
         except (msgspec.DecodeError, RecursionError) as error:
             raise PromotionError(f"it cannot be read: {error}") from error
     return text_of(value)
+
+
+def _element(array: msgspec.Raw, place: int) -> msgspec.Raw:
+    content = bytes(array)
+    if content.count(b",") >= _ELEMENTS_LIMIT and nesting(content).commas >= _ELEMENTS_LIMIT:
+        raise PromotionError(f"it is in an array of more than {_ELEMENTS_LIMIT:,} elements")
+    return msgspec.json.decode(content, type=list[msgspec.Raw])[place]
 
 
 def check_json(body: bytes) -> bytes:
@@ -237,8 +246,11 @@ def check_json(body: bytes) -> bytes:
 
 def object_fields(body: bytes) -> dict[str, msgspec.Raw]:
     """The fields of an object, for `text_of`. Raises DocumentError."""
+    content = check_json(body)
+    if content.count(b",") >= _FIELDS_LIMIT and nesting(content).commas >= _FIELDS_LIMIT:
+        raise DocumentError(f"the body has more than {_FIELDS_LIMIT:,} fields")
     try:
-        return msgspec.json.decode(check_json(body), type=dict[str, msgspec.Raw])
+        return msgspec.json.decode(content, type=dict[str, msgspec.Raw])
     except msgspec.ValidationError as error:
         raise DocumentError("the body is not a JSON object") from error
 

@@ -32,9 +32,9 @@ def has_too_many_lines(content: bytes) -> bool:
     return sum(int(np.count_nonzero(each == _LINE_END)) for each in slices) >= MESSAGES_LIMIT
 
 
-def check_lines(content: bytes) -> bytes:
-    """The same, if it has not too many lines for one source. Blank ones do not count."""
-    if has_too_many_lines(content) and sum(1 for line in lines_of(content) if line.strip()) > MESSAGES_LIMIT:
+def check_lines(content: bytes, *, blanks: bytes) -> bytes:
+    """The same, if it has not too many lines for one source. Those of nothing but `blanks` do not count."""
+    if has_too_many_lines(content) and sum(1 for line in lines_of(content) if line.strip(blanks)) > MESSAGES_LIMIT:
         raise too_many()
     return content
 

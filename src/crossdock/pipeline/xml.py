@@ -172,7 +172,7 @@ class XmlDisassembler:
             else:
                 yield from self._message(_parse(content), Source(content), {}, {})
         except etree.XMLSyntaxError as error:
-            raise _unreadable("the file", error) from error
+            raise unreadable("the file", error) from error
 
     def _message(
         self, root: Any, source: Source, promoted: Mapping[str, Value], written: Mapping[str, Value], inside: int = 0
@@ -213,13 +213,13 @@ class XmlDisassembler:
 
     def _streamed(self, content: bytes) -> Iterator[Document]:
         """Element by element, forgetting each once it has been looked at."""
-        _, root = next(_events(content))
-        _refuse_doctype(root)
+        _, root = next(events(content))
+        refuse_doctype(root)
         type_ = message_type(root.tag)
         shape = self.shapes.get(type_)
         if shape is None:
-            for _, element in _events(content):
-                _forget(element)
+            for _, element in events(content):
+                forget(element)
             yield self._unknown(content, type_)
             return
         try:
@@ -239,7 +239,7 @@ class XmlDisassembler:
             yield Document(content, type_, error=f"the envelope {type_} holds no message")
 
 
-def _events(content: bytes, xsd: Xsd | None = None) -> Iterator[tuple[str, Any]]:
+def events(content: bytes, xsd: Xsd | None = None) -> Iterator[tuple[str, Any]]:
     schema = None if xsd is None else xsd.schema
     # Comments and instructions stay in memory until an element after them ends.
     beside = NodeCount("the document has too many comments and processing instructions")
@@ -257,7 +257,7 @@ def _messages(body: Sequence[str], content: bytes) -> Iterator[Any]:
     path: list[str] = []
     child = None
     nodes = NodeCount("a message of the envelope has too many elements and attributes")
-    for event, element in _events(content):
+    for event, element in events(content):
         if event == "start":
             if child is None and tuple(path) == body:
                 child = element
@@ -271,7 +271,7 @@ def _messages(body: Sequence[str], content: bytes) -> Iterator[Any]:
             yield element
             child = None
         if child is None:
-            _forget(element)
+            forget(element)
 
 
 def _collected(shape: XmlShape, content: bytes, large_bytes: int) -> tuple[dict[str, Value], dict[str, Value]]:
@@ -280,17 +280,17 @@ def _collected(shape: XmlShape, content: bytes, large_bytes: int) -> tuple[dict[
         return {}, {}
     walk = _Walk(shape.promoter.promotions, large_bytes)
     try:
-        for event, element in _events(content, shape.schema):
+        for event, element in events(content, shape.schema):
             if event == "start":
                 walk.begin(element)
             else:
                 walk.end(element)
-                _forget(element)
+                forget(element)
     except etree.XMLSyntaxError as error:
         if error.code in _DOES_NOT_FIT:
             raise DocumentError(f"it does not fit its schema: {error.msg}") from error
-        for _, element in _events(content):  # which tells better what is wrong
-            _forget(element)
+        for _, element in events(content):  # which tells better what is wrong
+            forget(element)
         raise
     return shape.promoter.promote(walk.find)
 
@@ -352,10 +352,10 @@ def parse_document(content: bytes) -> Any:
     try:
         return _parse(content)
     except etree.XMLSyntaxError as error:
-        raise _unreadable("the document", error) from error
+        raise unreadable("the document", error) from error
 
 
-def _unreadable(what: str, error: Any) -> DocumentError:
+def unreadable(what: str, error: Any) -> DocumentError:
     """Without the advice to set an option of the parser, which is the limit."""
     problem = _ADVICE.sub("", error.msg or "").strip()
     return DocumentError(f"{what} is not XML: {problem or 'it cannot be read'}")
@@ -363,11 +363,11 @@ def _unreadable(what: str, error: Any) -> DocumentError:
 
 def _parse(content: bytes) -> Any:
     root = etree.fromstring(content, etree.XMLParser(**_OPTIONS))
-    _refuse_doctype(root)
+    refuse_doctype(root)
     return root
 
 
-def _refuse_doctype(root: Any) -> None:
+def refuse_doctype(root: Any) -> None:
     if root.getroottree().docinfo.internalDTD is not None:
         raise DocumentError("the document has a document type declaration, which is not taken")
 
@@ -377,7 +377,7 @@ def _alone(root: Any) -> Any:
     return root.getroottree() if root.getparent() is None else etree.ElementTree(_parse(serialised(root)))
 
 
-def _forget(element: Any) -> None:
+def forget(element: Any) -> None:
     """Free an element that has been looked at, and those before it."""
     element.clear()
     parent = element.getparent()

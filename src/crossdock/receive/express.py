@@ -57,6 +57,7 @@ class PushedReceiver:
         ids: Callable[[], MessageId],
         threads: PipelineThreads,
         tracer: Tracer | None = None,
+        await_room: Callable[[], None] = lambda: None,
     ) -> None:
         self._location = location
         self._response = response
@@ -65,6 +66,7 @@ class PushedReceiver:
         self._ids = ids
         self._threads = threads
         self._tracer = tracer or Tracer()
+        self._await_room = await_room
 
     @property
     def two_way(self) -> bool:
@@ -105,11 +107,15 @@ class PushedReceiver:
         return self._tracer.span("publish", self._location.definition.name, received.trace)
 
     async def _received(self, body: bytes, properties: Mapping[str, Value], most: int) -> Publication:
-        publication = await self._threads.run(lambda: self._location.pushed(body, properties, self._ids, most=most))
+        publication = await self._threads.run(lambda: self._taken_apart(body, properties, most))
         if not publication.messages:
             reasons = [_of_body(failure.reason) for failure in publication.failures]
             raise DocumentError(reasons[0] if reasons else "there is no message in it")
         return publication
+
+    def _taken_apart(self, body: bytes, properties: Mapping[str, Value], most: int) -> Publication:
+        self._await_room()
+        return self._location.pushed(body, properties, self._ids, most=most)
 
     async def _usable(self, claimed: ClaimedResponse) -> Response:
         """The response as it goes out, through the pipeline of the port. It is lost if that fails."""

@@ -16,6 +16,7 @@ from crossdock.adapter.registry import receive_adapter, transport_of
 from crossdock.adapter.secret import without_secrets
 from crossdock.errors import (
     ApplicationError,
+    ContextError,
     DocumentError,
     OutOfTimeError,
     PromotionError,
@@ -47,6 +48,8 @@ logger = logging.getLogger(__name__)
 _HEAD_BYTES = 1024 * 1024
 # What a request itself gives to each of its messages, such as its query.
 _REPEATED_BYTES = 16 * 1024 * 1024
+# What a source gives to each of its messages: where it was found, which its sender may make long.
+_NAMED_BYTES = 256 * 1024 * 1024
 _WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
 
 
@@ -304,6 +307,12 @@ class ReceiveLocation:
         try:
             with FOREIGN_CODE:
                 documents = self.pipeline.execute(content, piece=piece, most=most)
+            if len(documents) * len(source) > _NAMED_BYTES:
+                problem = ContextError(
+                    f"each of its {len(documents):,} messages would keep the {len(source):,} characters of its name; "
+                    "send it in parts, or under a shorter name"
+                )
+                return [Document(content, piece=piece).failed(problem)]
             return bounded(documents, content, piece=piece, stages=self.pipeline.may_take_long(content))
         except Exception as error:
             return [Document(content, piece=piece).failed(self._problem(source, error))]

@@ -114,13 +114,15 @@ class FileReceiveAdapter:
     def read_range(self, identity: bytes, start: int, length: int) -> bytes | None:
         try:
             with self._opened(identity) as descriptor:
-                if not is_identity_of(identity, os.fstat(descriptor)):
+                status = os.fstat(descriptor)
+                if not is_identity_of(identity, status):
                     return None
                 if open_for_writing(descriptor):
                     raise BlockingIOError(EAGAIN, "somebody has it open for writing")
                 with os.fdopen(descriptor, "rb", closefd=False) as file:
                     file.seek(start)
-                    content = file.read(length)
+                    # No more than was listed, though it grows while we read: somebody waits until our lease is gone.
+                    content = file.read(status.st_size if length < 0 else length)
                 # Still the same after reading: nobody wrote to it meanwhile.
                 return content if is_identity_of(identity, os.fstat(descriptor)) else None
         except OSError as error:

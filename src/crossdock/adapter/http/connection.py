@@ -161,6 +161,7 @@ class Connection(H11Protocol):
         """Close, but not at once: a client that still sends would get a reset in place of the answer."""
         if self._is_answering():
             self.cycle.disconnected = True  # it has its answer, from here
+            self.cycle.waiting_for_100_continue = False
             self.cycle.message_event.set()
         self._forget_deadline()
         self._abort_in(self._limits.linger_seconds)

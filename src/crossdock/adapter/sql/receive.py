@@ -26,6 +26,8 @@ _ROWS_AT_A_TIME = 500
 _ROWS_IN_MEMORY = 32  # each as large as a row may be
 _REPORTED_AT_MOST = 10
 
+_Found = tuple[dict[bytes, Source | None], set[str], int]
+
 logger = logging.getLogger(__name__)
 
 
@@ -34,7 +36,7 @@ class SqlReceiveAdapter:
 
     `key` names the column that tells rows apart. `done` is run with that value as `:key`; afterwards the query must
     not give the row any more. `version` names a column that changes whenever the row does. Rows are listed in the order
-    of their keys, at most `limit` at a time; one of more than `maximum_size` bytes is left out.
+    of their keys, at most `limit` at a time. One of more than `maximum_size` bytes is left out and does not count.
     """
 
     def __init__(self, address: str, **options: Any) -> None:
@@ -46,8 +48,9 @@ class SqlReceiveAdapter:
         _check_parameters("done", given.done, ("key",))
         self._done = text(given.done)
         self._limit, self._maximum_size = given.limit, given.maximum_size
+        self._left_out = 0  # rows of the last listing that cannot be received: they take no place of others
         query = RowQuery(given, self._database.dialect)
-        self._listed, self._keys = (each.order_by(query.key).limit(given.limit) for each in (query.rows, query.keys))
+        self._listed, self._keys = (each.order_by(query.key) for each in (query.rows, query.keys))
         # Without a type the database decides what the key is compared as: a text may be an enum there, or padded.
         asked = query.key.in_(bindparam("keys", expanding=True))
         self._read, self._left = query.rows.where(asked), query.keys.where(asked)
@@ -64,19 +67,27 @@ class SqlReceiveAdapter:
         """The rows that can be received; the others are reported in the log, each once."""
         with self._connected() as connection, self._explained("its query fails"):
             try:
-                sources, problems = self._sources(self._rows(connection, self._listed))
+                rows = self._rows(connection, self._listed.limit(self._most))
+                sources, problems, left_out = self._sources(rows)
             except DatabaseErrors as error:
                 if not is_too_large(error):
                     raise
-                sources, problems = self._sources_by_key(connection)
+                sources, problems, left_out = self._sources_by_key(connection)
+        self._left_out = left_out
         self._report(problems)
         return Listing(tuple(source for source in sources.values() if source is not None))
 
-    def _sources(self, rows: Iterable[Row[Any]]) -> tuple[dict[bytes, Source | None], set[str]]:
-        """By their keys, and what is wrong with other rows."""
+    @property
+    def _most(self) -> int:
+        return self._limit + self._left_out
+
+    def _sources(self, rows: Iterable[Row[Any]]) -> _Found:
+        """By their keys; what is wrong with other rows, and how many those are."""
         sources: dict[bytes, Source | None] = {}
         problems: set[str] = set()
-        for row in islice(rows, self._limit):  # the database is told, but need not do so
+        count = 0
+        for row in islice(rows, self._most):  # the database is told, but need not do so
+            count += 1
             try:
                 key, identity, content = self._source(row)
             except UnusableRowError as error:
@@ -85,16 +96,17 @@ class SqlReceiveAdapter:
             if key in sources:  # nobody knows which of them is meant
                 problems.add(self._not_unique(row))
             sources[key] = None if key in sources else Source(identity, len(content))
-        return sources, problems
+        usable = sum(source is not None for source in sources.values())
+        return sources, problems, count - usable
 
-    def _sources_by_key(self, connection: Connection) -> tuple[dict[bytes, Source | None], set[str]]:
+    def _sources_by_key(self, connection: Connection) -> _Found:
         """The same where the query fails as a whole, since one of its rows is too large."""
-        keys = list(dict.fromkeys(connection.execute(self._keys).scalars().fetchmany(self._limit)))
+        keys = list(dict.fromkeys(connection.execute(self._keys.limit(self._most)).scalars().fetchmany(self._most)))
         too_large: set[str] = set()
         parts = (keys[start : start + _ROWS_IN_MEMORY] for start in range(0, len(keys), _ROWS_IN_MEMORY))
         rows = (row for part in parts for row in self._readable(connection, part, too_large))
-        sources, problems = self._sources(rows)
-        return sources, problems | too_large
+        sources, problems, left_out = self._sources(rows)
+        return sources, problems | too_large, left_out + len(too_large)
 
     def _readable(self, connection: Connection, keys: Sequence[Any], too_large: set[str]) -> Iterator[Row[Any]]:
         """The rows of these keys, without those that are too large; halving finds them."""
