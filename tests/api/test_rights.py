@@ -133,3 +133,19 @@ def test_whoever_may_read_no_bodies_is_shown_an_instance_without_its_steps(conso
 
     assert shown == [0, 1]
 
+
+def test_personal_values_that_somebody_asks_for_are_in_no_record(console: Served, box: Seeded) -> None:
+    rows(box.agent.database, "UPDATE property SET personal = true WHERE name = 'Region' RETURNING 1")
+    with console.as_role("administrator") as client:
+        chosen = {"action": "terminate", "where": "Region = 'Stopped'"}
+        preview = client.post("/api/v1/suspended:preview", json=chosen).json()
+        begun = client.post("/api/v1/suspended:execute", json={"token": preview["token"]}).json()
+        ended(client, begun["id"])
+        operations = client.get("/api/v1/operations").text
+
+    said = [row.target for row in box.agent.audit.list(action="terminate")]
+    assert preview["total"] == 1
+    assert {preview["selection"], begun["selection"]} == {"--where a condition on Region"}
+    assert "Stopped'" not in operations
+    assert "--where a condition on Region" in said
+    assert not any("= 'Stopped'" in each for each in said)

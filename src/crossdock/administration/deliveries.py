@@ -42,7 +42,10 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What a selection means: suspended deliveries, and instances of orchestrations that are named by their ids."""
+    """What a selection means: suspended deliveries, and instances of orchestrations that are named by their ids.
+
+    `selection` is as everybody may hear of it.
+    """
 
     selection: Selection
     deliveries: Sequence[SuspendedMessage] = ()
