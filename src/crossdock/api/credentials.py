@@ -82,10 +82,12 @@ class Credentials:
     def by_proxy(self, request: Request) -> Known | None:
         """Whom a listed proxy names. ProblemError 403 for somebody who has no role here."""
         client = "" if request.client is None else request.client.host
-        name = request.headers.get(self._options.user_header) if self._options.user_header else None
-        if not name or client not in self._options.proxies:
+        names = request.headers.getlist(self._options.user_header) if self._options.user_header else []
+        if not any(names) or client not in self._options.proxies:
             return None
-        return self.of_role(name.encode("latin-1").decode("utf-8", "replace"))
+        if len(names) > 1:  # one of them may be what the browser sent
+            raise ProblemError(403, "not-allowed", "The proxy names two people: it has to remove the header first.")
+        return self.of_role(names[0].encode("latin-1").decode("utf-8", "replace"))
 
     def of_role(self, name: str) -> Known:
         """The person with the rights that its role gives. ProblemError 403 if it has none."""

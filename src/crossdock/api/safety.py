@@ -60,6 +60,8 @@ class Safety:
             return Problem(
                 421, "host-unknown", "The console is not known by this name. Start it with --name, if it should be."
             )
+        if "transfer-encoding" in headers and "content-length" in headers:
+            return Problem(400, "request-wrong", "A request says in one way where it ends.")
         if method not in SAFE_METHODS and not _is_own(headers):
             return Problem(403, "foreign-page", "A request that changes something has to come from the console itself.")
         length = headers.get("content-length", "0")
@@ -129,6 +131,10 @@ def _with_headers(scope: Scope, send: Send) -> Send:
 async def _refuse(scope: Scope, send: Send, problem: Problem) -> None:
     document: Mapping[str, object] = problem.document(scope["path"])
     body = json.dumps(document).encode()
-    headers = [(b"content-type", b"application/problem+json"), (b"content-length", str(len(body)).encode())]
+    headers = [
+        (b"content-type", b"application/problem+json"),
+        (b"content-length", str(len(body)).encode()),
+        (b"connection", b"close"),  # what follows may be meant for nobody
+    ]
     await send({"type": "http.response.start", "status": problem.status, "headers": headers})
     await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
