@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import socket
+from dataclasses import replace
 from urllib.parse import urlsplit
 
 import pytest
 
 from console_fixtures import box, console
+from crossdock.api import safety, serve
 from crossdock.api.app import API
 from crossdock.api.options import AccessOptions
 from crossdock.api.routes import live
@@ -69,3 +71,33 @@ def test_whoever_is_signed_out_watches_no_longer(console: Served, monkeypatch: p
 
     assert first in ("event: sample", "event: away")  # nobody has looked at this MessageBox yet
     assert "".join(rest).count("event: ") <= 2
+
+
+AMBIGUOUS = {
+    "folded": "X-Odd: a\r\n b\r\n",
+    "bare line end": "X-Odd: a\nX-Other: b\r\n",
+    "two lengths": "Content-Length: 0\r\nContent-Length: 0\r\n",
+}
+
+
+@pytest.mark.parametrize("lines", AMBIGUOUS.values(), ids=AMBIGUOUS)
+def test_head_that_others_read_in_another_way_is_refused(console: Served, lines: str) -> None:
+    host = urlsplit(console.url).netloc
+
+    assert answered(console.url, f"GET /health HTTP/1.1\r\nHost: {host}\r\n{lines}\r\n").startswith("HTTP/1.1 400 ")
+
+
+@pytest.mark.parametrize("sent", ["", "GET /health HTTP/1.1\r\nHo"])
+def test_nobody_holds_a_connection_without_asking(database: str, monkeypatch: pytest.MonkeyPatch, sent: str) -> None:
+    monkeypatch.setattr(serve, "LIMITS", replace(serve.LIMITS, head_seconds=0.3))
+    with served(database) as made:
+        assert answered(made.url, sent) == ""
+
+
+def test_nobody_who_has_not_signed_in_sends_a_body_for_ever(console: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(safety, "SIGNING_IN_SECONDS", 0.3)
+    host = urlsplit(console.url).netloc
+    head = f"POST /session HTTP/1.1\r\nHost: {host}\r\nSec-Fetch-Site: same-origin\r\nContent-Length: 9\r\n"
+    form = "Content-Type: application/x-www-form-urlencoded\r\nConnection: close\r\n\r\nt"
+
+    assert answered(console.url, head + form).startswith("HTTP/1.1 408 ")
