@@ -11,9 +11,11 @@ import acting
 from box import PROPERTIES, an_orchestration
 from crossdock.administration.erase import erase_messages
 from crossdock.administration.messages import list_messages
+from crossdock.administration.routes import read_routes
 from crossdock.administration.suspended import Selection, list_suspended
 from crossdock.administration.try_filter import try_filter
 from crossdock.maintenance.routing_failures import ReportRoutingFailures
+from crossdock.maintenance.tracking import PackTrack
 from crossdock.message.message import Part
 from crossdock.message.property import PropertyRegistry, PropertyType
 from crossdock.messagebox.agent import Agent
@@ -96,3 +98,23 @@ def test_orchestration_starts_though_a_message_with_a_wrong_value_waits_for_it(a
     forge(agent, '{"Region": "IN", "BTS.MessageType": "Order", "Amount": "lots"}')
 
     assert agent.subscriptions.start("Flow").resumed == 2
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_place_and_source_that_are_no_texts_keep_nobody_from_the_routes(agent: Agent, packed: bool) -> None:
+    deploy(agent)
+    publish(agent, a_message(agent, {"Region": "NO"}, parts=[Part("body", b"wrong")]))
+    odd = '{"integer": "7"}'
+    written = f'{{"BTS.ReceiveLocationName": {odd}, "FILE.ReceivedFileName": {odd}, "BTS.MessageType": {odd}}}'
+    rows(
+        agent.database,
+        "UPDATE track_few SET contexts = ARRAY[%s::json] RETURNING 1",
+        f'{{"promoted": {{}}, "written": {written}}}',
+    )
+    if packed:
+        PackTrack(agent).run_once()
+
+    [row] = list_messages(agent).messages
+
+    assert (row.location, row.source) == ("7", "7")
+    assert read_routes(agent).looked_at == 1
