@@ -101,3 +101,10 @@ def test_nobody_who_has_not_signed_in_sends_a_body_for_ever(console: Served, mon
     form = "Content-Type: application/x-www-form-urlencoded\r\nConnection: close\r\n\r\nt"
 
     assert answered(console.url, head + form).startswith("HTTP/1.1 408 ")
+
+
+@pytest.mark.parametrize("name", ["token nightly", "ann\u202e", "ann\u00a0"])
+def test_nobody_is_named_so_that_records_name_somebody_else(database: str, name: str) -> None:
+    options = AccessOptions(proxies=("127.0.0.1",), user_header="X-Forwarded-User", roles={"*": "viewer"})
+    with served(database, options) as made, made.client() as client:
+        assert client.get(ME, headers={b"x-forwarded-user": name.encode()}).status_code == 403
