@@ -311,7 +311,7 @@ class UndeployedError(TerminalError):
 
 
 class MessageGoneError(TerminalError):
-    """The message of a reference is no longer stored."""
+    """The message of a reference, or a part of it, is not stored."""
 
     code = "message-gone"
 

@@ -9,7 +9,7 @@ from contextlib import ExitStack, closing
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 from uuid import uuid4
 
 import psycopg
@@ -20,10 +20,10 @@ from sqlalchemy import URL, event, text
 from crossdock.adapter.registry import send_adapter
 from crossdock.adapter.sql.database import Database
 from crossdock.adapter.sql.send import SqlSendAdapter
-from crossdock.errors import ApplicationError, PartnerError, TerminalError, TransientError
+from crossdock.errors import ApplicationError, MessageGoneError, PartnerError, TerminalError, TransientError
 from crossdock.host.outcome import Complete, Suspend
 from crossdock.message.context import Context
-from crossdock.message.message import Message, MessageId, Part
+from crossdock.message.message import Message, MessageId, Part, StreamedPart
 from crossdock.pipeline.definition import SendPipelineDefinition
 from crossdock.send.port import PortDefinition, SendPort
 
@@ -189,6 +189,20 @@ def test_body_that_is_no_text_is_refused_alone(shop: psycopg.Connection[Any], ad
     assert "the body is not text in UTF-8" in str(first)
     assert second is None
     assert values(shop, "SELECT * FROM orders") == [(3, "tea")]
+
+
+@pytest.mark.parametrize("error", [MessageGoneError, TransientError])
+def test_part_that_cannot_be_fetched_holds_back_no_other_message(
+    shop: psycopg.Connection[Any], address: str, error: type[MessageGoneError | TransientError]
+) -> None:
+    def fetched() -> BinaryIO:
+        raise error("the part is not there")
+
+    broken = Message(MessageId(uuid4()), Context(), (StreamedPart("body", fetched),))
+
+    with closing(SqlSendAdapter(address, statement=INSERT)) as adapter:
+        assert outcomes(adapter, [an_order(1), broken, an_order(2)]) == [None, error, None]
+    assert values(shop, "SELECT id FROM orders") == [(1,), (2,)]
 
 
 def test_batch_is_one_transaction_with_few_statements(shop: psycopg.Connection[Any], address: str) -> None:

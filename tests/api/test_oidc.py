@@ -107,3 +107,28 @@ def test_a_provider_without_encryption_or_that_is_away_is_refused(database: str)
     away = AccessOptions(oidc=OidcOptions("http://127.0.0.1:1", CLIENT), roles={"*": "viewer"})
     with served(database, away) as made, made.client() as browser:
         assert browser.get("/session/oidc").status_code == 503
+
+
+def test_nobody_is_kept_from_coming_back_by_how_many_others_begin(signing: Served) -> None:
+    with signing.client() as browser, signing.client() as others:
+        to = browser.get("/session/oidc")
+        for _ in range(1_100):
+            assert others.get("/session/oidc").status_code == 303
+        back = httpx.get(to.headers["location"], trust_env=False, timeout=60)
+
+        assert browser.get(back.headers["location"]).status_code == 200
+
+
+def test_sign_in_works_once(signing: Served) -> None:
+    with signing.client() as browser:
+        to = browser.get("/session/oidc")
+        back = httpx.get(to.headers["location"], trust_env=False, timeout=60).headers["location"]
+        cookies = dict(browser.cookies)
+        told = [
+            browser.get(back),
+            browser.get(back, headers={"cookie": "; ".join(f"{name}={value}" for name, value in cookies.items())}),
+            browser.get(back.replace("state=", "state=9")),
+            browser.get("/session/oidc/back?state=&code="),
+        ]
+
+    assert [each.status_code for each in told] == [200, 303, 303, 303]

@@ -9,6 +9,7 @@ from console_fixtures import box, console
 from crossdock.administration.service import Actor, Administration, Selection
 from crossdock.errors import NotAllowedError
 from crossdock.messagebox.agent import Agent
+from express import rows
 from operating import ended
 from served import Served
 
@@ -120,3 +121,31 @@ def test_an_administrator_of_the_console_may_do_no_more_than_its_database_user(a
 def test_a_selection_of_a_viewer_is_refused(box: Seeded) -> None:
     with pytest.raises(NotAllowedError):
         limited(box.agent, "viewer").choose("resume", Selection(everything=True))
+
+
+def test_whoever_may_read_no_bodies_is_shown_an_instance_without_its_steps(console: Served, box: Seeded) -> None:
+    """Where the console owns the MessageBox, and no policy hides them."""
+    rows(box.agent.database, "INSERT INTO history SELECT host_id, id, 1, '\\x01' FROM instance RETURNING 1")
+    shown = []
+    for rights in (("viewer",), ("viewer", "bodies")):
+        with console.as_role(*rights) as client:
+            shown.append(len(client.get(f"/api/v1/instances/{box.instance}").json()["steps"]))
+
+    assert shown == [0, 1]
+
+
+def test_personal_values_that_somebody_asks_for_are_in_no_record(console: Served, box: Seeded) -> None:
+    rows(box.agent.database, "UPDATE property SET personal = true WHERE name = 'Region' RETURNING 1")
+    with console.as_role("administrator") as client:
+        chosen = {"action": "terminate", "where": "Region = 'Stopped'"}
+        preview = client.post("/api/v1/suspended:preview", json=chosen).json()
+        begun = client.post("/api/v1/suspended:execute", json={"token": preview["token"]}).json()
+        ended(client, begun["id"])
+        operations = client.get("/api/v1/operations").text
+
+    said = [row.target for row in box.agent.audit.list(action="terminate")]
+    assert preview["total"] == 1
+    assert {preview["selection"], begun["selection"]} == {"--where a condition on Region"}
+    assert "Stopped'" not in operations
+    assert "--where a condition on Region" in said
+    assert not any("= 'Stopped'" in each for each in said)

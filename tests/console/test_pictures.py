@@ -147,3 +147,9 @@ def test_difference_of_a_body_is_shown_line_by_line() -> None:
         ("removed", '- "a": 1'),
         ("added", '+ "a": 2'),
     ]
+
+
+@pytest.mark.parametrize("text", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-12:00"])
+def test_time_that_is_none_in_utc_is_a_text(text: str) -> None:
+    """What an instance waits for is told by its host."""
+    assert shown.times(f"until {text}!") == f"until {text}!"

@@ -54,6 +54,15 @@ def test_port_that_is_deployed_no_more_is_not_enlisted(agent: Agent, user: User)
         assert connection.execute("SELECT enlist(%s)", [number]).fetchall() == []
 
 
+def test_what_a_stopped_port_keeps_is_not_resumed_without_a_record(agent: Agent, user: User) -> None:
+    ann, number = user(("operator", "mine")), service(agent, "Mine")
+    agent.subscriptions.stop("Mine")
+    publish(agent, MINE)
+
+    assert rows(ann, "SELECT * FROM resume_stopped(%s)", number) == [(0,)]
+    assert len(agent.suspended.messages(port="Mine")) == 1
+
+
 def test_what_was_left_by_an_application_is_not_resumed(agent: Agent, user: User) -> None:
     ann, number = user(("operator", "mine")), service(agent, "Mine")
     agent.subscriptions.stop("Mine")

@@ -14,7 +14,15 @@ from express import a_message, deploy, publish
 
 @pytest.mark.parametrize(
     ("source", "extension"),
-    [("a.json", ".json"), ("a", ""), (f"a.{'x' * 250}", ""), ("a." + "é" * 20, ""), ("a.b/c", "")],
+    [
+        ("a.json", ".json"),
+        ("a", ""),
+        (f"a.{'x' * 250}", ""),
+        ("a." + "é" * 20, ""),
+        ("a.b/c", ""),
+        ("a.\0b", ""),
+        ("a.\n\x1b[2J", ""),
+    ],
 )
 def test_no_name_of_a_source_keeps_a_message_from_being_saved(
     agent: Agent, folder: Path, source: str, extension: str

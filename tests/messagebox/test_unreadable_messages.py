@@ -17,7 +17,7 @@ from crossdock.errors import ContextError, GivenUpError, UsageError
 from crossdock.host.isolated import IsolatedInstance
 from crossdock.host.publisher import Publisher
 from crossdock.maintenance.routing_failures import ReportRoutingFailures
-from crossdock.message.context import Context
+from crossdock.message.context import PROPERTIES_LIMIT, Context
 from crossdock.message.property import TOKEN
 from crossdock.message.publication import Publication
 from crossdock.messagebox.agent import Agent
@@ -62,6 +62,16 @@ def spoil(database: str, context: str, *names: str) -> None:
 def test_whatever_is_no_context_is_refused_in_one_way(stored: str) -> None:
     with pytest.raises(ContextError, match="its context cannot be read"):
         Context.from_json(stored)
+
+
+@pytest.mark.parametrize("many", ["promoted", "written", "labels"])
+def test_context_with_more_than_is_ever_kept_is_none(many: str) -> None:
+    """A megabyte of short names would take many times that in the memory of whoever claims some hundred of them."""
+    names = [str(number) for number in range(PROPERTIES_LIMIT + 1)]
+    stored = {"promoted": {}, "written": {}, many: names if many == "labels" else dict.fromkeys(names, "")}
+
+    with pytest.raises(ContextError, match="its context cannot be read"):
+        Context.from_json(json.dumps(stored))
 
 
 @pytest.mark.parametrize("ordered", [False, True])

@@ -243,6 +243,17 @@ def test_role_runs_no_code_but_that_of_the_orchestration(attack: InstanceAttack)
     assert (version, step) == (attack.version("own"), 1)
 
 
+@pytest.mark.parametrize("place", range(6, 11))
+def test_instance_is_told_in_few_words(attack: InstanceAttack, place: int) -> None:
+    """Everybody's lists hold its texts as a whole: what it waits for, its line, code, reason and traceback."""
+    id_ = attack.instances["own"]
+    told = [[id_], [attack.services["own"]], [attack.version("own")], [id_], [1], ["suspended"], *[["x"]] * 5]
+    told[place] = ["x" * (128 * 1024 + 1)]
+
+    with pytest.raises(psycopg.errors.CheckViolation):
+        attack.call("write_instances", *told)
+
+
 def test_service_of_another_host_gets_no_instance(attack: InstanceAttack) -> None:
     attack.write_instance(new_instance_id(), service="wait")
 

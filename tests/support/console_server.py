@@ -12,6 +12,7 @@ import uvicorn
 
 from crossdock.api.app import create_app
 from crossdock.api.options import AccessOptions
+from crossdock.api.serve import configured
 from crossdock.console.pages import install
 from crossdock.settings import Settings
 from office import free_port
@@ -32,9 +33,9 @@ def served(settings: Settings) -> Iterator[ServedConsole]:
     port, token = free_port(), secrets.token_urlsafe(16)
     app = create_app(settings, AccessOptions(port=port, one_time_token=token))
     install(app)
-    server = uvicorn.Server(
-        uvicorn.Config(app, host="127.0.0.1", port=port, log_level="warning", timeout_graceful_shutdown=1)
-    )
+    config = configured(app)
+    config.port = port
+    server = uvicorn.Server(config)
     thread = Thread(target=server.run)
     thread.start()
     try:

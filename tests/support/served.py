@@ -16,6 +16,7 @@ from fastapi import FastAPI
 from crossdock.administration.service import Administration
 from crossdock.api.app import create_app
 from crossdock.api.options import AccessOptions
+from crossdock.api.serve import configured
 from crossdock.messagebox.agent import Agent
 from crossdock.settings import Settings
 from walk import until
@@ -59,9 +60,7 @@ def served(
         if install is not None:
             install(app)
         # As the command runs it, but in a thread: signals are the main thread's.
-        server = uvicorn.Server(
-            uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=5, proxy_headers=False)
-        )
+        server = uvicorn.Server(configured(app))
         thread = Thread(target=lambda: asyncio.run(server.serve(sockets=[listening])), daemon=True)
         thread.start()
         try:

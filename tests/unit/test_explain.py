@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from crossdock.message.property import PropertyRegistry, PropertyType, Value
 from crossdock.subscription.explain import explain, format_explanation
 from crossdock.subscription.match import Matcher
+from crossdock.subscription.nearest import Catalog
 from crossdock.subscription.predicate import Filter, Group
 from crossdock.subscription.text import parse_filter
 from index_cases import TYPES, groups, messages
@@ -65,3 +66,15 @@ def test_an_explanation_says_what_the_specification_says(
 
     assert explanation.matches == Matcher().matches(Filter(written), promoted)
     assert format_explanation(explanation)
+
+
+def test_a_long_value_is_told_in_short() -> None:
+    """The role of a host may promote a megabyte, and a thousand filters may meet it."""
+    types = PropertyRegistry([("Region", PropertyType.TEXT)])
+    filters = [(f"P{number}", parse_filter(types, f"Region = '{number}' AND Region LIKE 'y%'")) for number in range(9)]
+    catalog = Catalog(filters, types, case_sensitive=False, correlations=[("Flow", "case", ["Region"], ["Order"])])
+
+    misses = catalog.nearest_misses({"Region": "x" * 100_000, "BTS.MessageType": "Order"})
+
+    assert len(misses) == 5
+    assert max(len(line) for miss in misses for line in miss.failing) < 5_000

@@ -42,7 +42,10 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What a selection means: suspended deliveries, and instances of orchestrations that are named by their ids."""
+    """What a selection means: suspended deliveries, and instances of orchestrations that are named by their ids.
+
+    `selection` is as everybody may hear of it.
+    """
 
     selection: Selection
     deliveries: Sequence[SuspendedMessage] = ()
@@ -263,7 +266,7 @@ def write_body(id_: str, source: str, chunks: Iterable[bytes], folder: Path) -> 
     """Write the bytes of a message that came from this source to a file in the folder."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        return _written(id_, source, chunks, folder / f"{id_}{_extension(source)}")
+        return _written(id_, source, chunks, folder / f"{id_}{extension(source)}")
     except OSError as error:
         raise UsageError(
             f"{error.filename or folder} cannot be written: {error.strerror}. Save elsewhere with: --to FOLDER"
@@ -305,7 +308,7 @@ def _written(id_: str, source: str, chunks: Iterable[bytes], target: Path) -> Sa
     return Saved(id_, str(target), target.stat().st_size, source or None)
 
 
-def _extension(source: str) -> str:
-    """Of the file that a message came from. Its sender has named it: one that no file name has room for is left out."""
+def extension(source: str) -> str:
+    """Of the file that a message came from. Its sender has named it: an odd or a long one is left out."""
     found = Path(source).suffix
-    return found if len(found.encode(errors="surrogateescape")) <= _LONGEST_EXTENSION else ""
+    return found if found.isprintable() and len(found.encode()) <= _LONGEST_EXTENSION else ""

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from pathlib import Path
 
-from crossdock.administration.deliveries import chosen, read
+from crossdock.administration.deliveries import chosen, extension, read
 from crossdock.administration.publish import given_properties
 from crossdock.administration.suspended import Selection
 from crossdock.errors import UsageError
@@ -63,7 +62,7 @@ def editable(agent: Agent, id_: str, port: str | None) -> Editable:
     if row.promoted is None:
         raise UsageError(f"Message {row.id} cannot be edited: {row.reason}")
     message = read(agent, [row.id], "read")[row.id]
-    return Editable(row, message, Path(row.source_file or "").suffix)
+    return Editable(row, message, extension(row.source_file or ""))
 
 
 def edit(agent: Agent, what: Editable, *, body: bytes | None, properties: Sequence[str], text_limit: int) -> Edited:

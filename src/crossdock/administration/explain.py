@@ -17,7 +17,7 @@ from crossdock.administration.known_message import (
     subscriptions_of,
 )
 from crossdock.administration.message_state import DeliveryState, state_of
-from crossdock.errors import UsageError
+from crossdock.errors import UsageError, brief
 from crossdock.message.property import PropertyRegistry
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.version import SubscriptionVersion
@@ -303,7 +303,8 @@ def _failed(message: KnownMessage, group: GroupVerdict | None) -> list[FailedPre
 
 
 def _shown(message: KnownMessage, verdict: PredicateVerdict) -> tuple[str, str | None]:
-    return format_predicate(verdict.predicate), message.shown(verdict.predicate.property, verdict.actual)
+    actual = message.shown(verdict.predicate.property, verdict.actual)
+    return format_predicate(verdict.predicate), None if actual is None else brief(actual)
 
 
 def _unknown_subscription(name: str, known: Sequence[str], *, now: bool) -> str:

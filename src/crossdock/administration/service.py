@@ -38,6 +38,7 @@ from crossdock.administration.suspended import (
     SuspendedRow,
     list_groups,
     list_suspended,
+    told,
 )
 from crossdock.administration.tokens import Tokens
 from crossdock.administration.trace import Traced, trace_message
@@ -282,11 +283,10 @@ class Administration(ForDeploying, ForPages):
 
     def choose(self, action: str, selection: Selection) -> Chosen:
         """What a selection means, as it is now: to be shown to the person, and then to be acted on."""
-        messages, instances = _told_apart(selection.ids)
-        with self._act(action, selection.ids or [str(selection)], "bodies" if action == "save" else "operator"):
-            if selection.ids and not messages:
-                return Chosen(selection, (), instances)
-            return Chosen(selection, chosen(self._agent, replace(selection, ids=messages)), instances)
+        (messages, instances), said = _told_apart(selection.ids), told(self._agent, selection)
+        with self._act(action, selection.ids or [str(said)], "bodies" if action == "save" else "operator"):
+            found = () if selection.ids and not messages else chosen(self._agent, replace(selection, ids=messages))
+            return Chosen(said, found, instances)
 
     def resume(self, what: Chosen, *, rate: float | None = None, stop: Event | None = None) -> Iterator[Outcome]:
         """Take suspended deliveries, or suspended instances of orchestrations, up again where they stopped.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
 from typing import Any
@@ -132,6 +132,18 @@ def list_groups(agent: Agent, by: str) -> list[SuspendedGroup]:
     else:
         raise UsageError(f"Nothing is grouped by {by!r}. Choose one of: code, port, type.")
     return sorted(found.values(), key=lambda group: -group.count)
+
+
+def told(agent: Agent, selection: Selection) -> Selection:
+    """As everybody may hear of it: of a condition on personal properties only their names, since the audit is kept."""
+    if selection.where is None:
+        return selection
+    try:
+        asked = {each.property for group in filter_of(agent, selection.where).groups for each in group}
+    except UsageError:
+        return replace(selection, where="a condition that cannot be read")
+    names = sorted(asked & agent.configuration.personal())
+    return replace(selection, where=f"a condition on {', '.join(names)}") if names else selection
 
 
 def shown(row: SuspendedMessage) -> SuspendedRow:

@@ -82,7 +82,7 @@ def try_filter(
         elif before and not after:
             found.lost.append(message)
             router = router or agent.router()  # made only where it is needed: of many subscriptions that takes long
-            others = {each.id for each in router.route(promoted)}
+            others = {each.id for each in router.route(router.usable(promoted))}
             if mine is not None and others <= {mine.subscription_id}:
                 found.unrouted.append(message)
     return found.shown(str(filter_), port, None if mine is None else str(mine.filter))

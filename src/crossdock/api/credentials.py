@@ -23,6 +23,7 @@ from crossdock.whole_file import DECLARED_LIMIT_BYTES, read_whole
 
 _COST, _BLOCK, _LANES = 2**14, 8, 1
 _REMEMBERED_SECONDS, _REMEMBERED = 60.0, 1_000
+_PROGRAM = "token "  # and the name of an API token: who signs in with it
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ class Credentials:
         if not self._options.takes_tokens or not token:
             return None
         found = self._box.find_token(sha256(token.encode("utf-8", "surrogateescape")).digest())
-        return None if found is None else Known(f"token {found.name}", frozenset(found.rights))
+        return None if found is None else Known(f"{_PROGRAM}{found.name}", frozenset(found.rights))
 
     def is_valid(self, digest: bytes) -> bool:
         """Whether the token of this digest is neither revoked nor expired."""
@@ -82,13 +83,19 @@ class Credentials:
     def by_proxy(self, request: Request) -> Known | None:
         """Whom a listed proxy names. ProblemError 403 for somebody who has no role here."""
         client = "" if request.client is None else request.client.host
-        name = request.headers.get(self._options.user_header) if self._options.user_header else None
-        if not name or client not in self._options.proxies:
+        names = request.headers.getlist(self._options.user_header) if self._options.user_header else []
+        if not any(names) or client not in self._options.proxies:
             return None
-        return self.of_role(name.encode("latin-1").decode("utf-8", "replace"))
+        if len(names) > 1:  # one of them may be what the browser sent
+            raise ProblemError(403, "not-allowed", "The proxy names two people: it has to remove the header first.")
+        return self.of_role(names[0].encode("latin-1").decode("utf-8", "replace"))
 
     def of_role(self, name: str) -> Known:
-        """The person with the rights that its role gives. ProblemError 403 if it has none."""
+        """The person with the rights that its role gives. ProblemError 403 if it has none, or the name of a token."""
+        if name.startswith(_PROGRAM) or not name.isprintable():
+            raise ProblemError(
+                403, "not-allowed", f"{name!r} is no name of a person: records would name somebody else."
+            )
         limit = self._roles.get(name, self._roles.get("*"))
         if limit is None:
             raise ProblemError(403, "not-allowed", f"{name!r} has no role here. Ask an administrator of the console.")

@@ -21,6 +21,7 @@ from crossdock.api.oidc import Provider
 from crossdock.api.options import AccessOptions
 from crossdock.api.problems import ProblemError
 from crossdock.api.sessions import Sessions
+from crossdock.errors import CrossdockError
 
 Attempt = Callable[[], Known | None]
 Via = Literal["session", "token", "password", "proxy"]
@@ -59,6 +60,16 @@ class Gate:
         known, via = self._known(request)
         rights = self._box.acting_for(known.person, known.limit).rights()
         return Person(known.person, rights, known.limit, via)
+
+    def knows(self, request: Request) -> bool:
+        """Whether whoever asked is still signed in; also while the MessageBox is away, and nobody can tell."""
+        try:
+            self._known(request)
+        except ProblemError:
+            return False
+        except CrossdockError:
+            return True
+        return True
 
     def _known(self, request: Request) -> tuple[Known, Via]:
         if (proxied := self._credentials.by_proxy(request)) is not None:

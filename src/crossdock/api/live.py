@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import suppress
 from functools import partial
 
@@ -30,7 +30,7 @@ class Live:
         self._changed = asyncio.Condition()
         self._reader: asyncio.Task[None] | None = None
 
-    async def watch(self) -> AsyncIterator[str]:
+    async def watch(self) -> AsyncGenerator[str, None]:
         """Events of a stream: `sample` with a sample as JSON, `away` with a sentence. The first comes at once."""
         self._watching += 1
         if self._reader is None or self._reader.done():

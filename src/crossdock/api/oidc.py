@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hmac
 import secrets
 import time
-from base64 import urlsafe_b64encode
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
@@ -23,25 +24,26 @@ from crossdock.errors import ProblemError, UsageError
 BACK = "/session/oidc/back"
 # Never one that takes a secret, with which whoever knows our secret could make a token, nor `none`.
 _ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
-_PATIENCE_SECONDS, _MOST_BEGUN = 600.0, 1_000
+_PATIENCE_SECONDS, _MOST_USED = 600, 10_000
 _KNOWN_SECONDS = 3_600.0
 _LEEWAY_SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A person who was sent to the provider. `browser` is the cookie of the browser that was sent."""
+    """A person who was sent to the provider: with what it has to come back, and where it wanted to go."""
 
-    browser: str
     nonce: str
     verifier: str
     target: str
-    back: str
-    until: float
 
 
 class Provider:
-    """The provider that is configured. Threads may share it."""
+    """The provider that is configured. Threads may share it.
+
+    Nothing is kept of those who were sent there: however many begin, nobody else is kept from coming back. The state
+    says what has to be known, and only for the browser that was sent.
+    """
 
     def __init__(self, options: OidcOptions) -> None:
         where = urlsplit(options.issuer)
@@ -49,7 +51,8 @@ class Provider:
             raise UsageError(f"--oidc-issuer {options.issuer!r} is not an https address.")
         self._options = options
         self._lock = Lock()
-        self._begun: dict[str, Begun] = {}
+        self._key = secrets.token_bytes(32)
+        self._used: dict[bytes, float] = {}
         self._known: tuple[float, Mapping[str, Any], KeySet] | None = None
         self._http = httpx.Client(timeout=10, follow_redirects=False)
 
@@ -59,16 +62,10 @@ class Provider:
     def begin(self, browser: str, target: str, back: str) -> str:
         """The address to send the browser to, which comes back to `back`."""
         configuration, _ = self._configuration()
-        state, now = secrets.token_urlsafe(32), time.monotonic()
-        begun = Begun(
-            browser, secrets.token_urlsafe(32), secrets.token_urlsafe(48), target, back, now + _PATIENCE_SECONDS
-        )
-        with self._lock:
-            self._begun = {key: each for key, each in self._begun.items() if each.until > now}
-            while len(self._begun) >= _MOST_BEGUN:
-                del self._begun[next(iter(self._begun))]
-            self._begun[state] = begun
-        challenge = urlsafe_b64encode(sha256(begun.verifier.encode()).digest()).decode().rstrip("=")
+        until = str(int(time.monotonic()) + _PATIENCE_SECONDS)
+        state = f"{until}.{_encoded(target.encode())}.{self._secret('state', browser, until, target)}"
+        begun = self._begun(browser, state)
+        challenge = _encoded(sha256(begun.verifier.encode()).digest())
         asked = {
             "response_type": "code",
             "client_id": self._options.client_id,
@@ -82,17 +79,11 @@ class Provider:
         address = str(configuration["authorization_endpoint"])
         return f"{address}{'&' if '?' in address else '?'}{urlencode(asked)}"
 
-    def finish(self, browser: str, state: str, code: str) -> tuple[str, str]:
+    def finish(self, browser: str, state: str, code: str, back: str) -> tuple[str, str]:
         """Who has come back, and where that person wanted to go. ProblemError 401 if anything is wrong with it."""
-        with self._lock:
-            begun = self._begun.pop(state, None)
-        if (
-            begun is None
-            or begun.until <= time.monotonic()
-            or not secrets.compare_digest(begun.browser.encode(), browser.encode())
-        ):
-            raise _refused("this sign-in was not begun here, or took too long")
-        claims = self._claims(self._token(code, begun), begun)
+        self._use(state)
+        begun = self._begun(browser, state)
+        claims = self._claims(self._token(code, begun, back), begun)
         name = claims.get(self._options.claim)
         if not isinstance(name, str) or not name.strip():
             raise _refused(f"the provider gives no claim {self._options.claim!r}")
@@ -100,12 +91,40 @@ class Provider:
             raise _refused("the provider has not verified the e-mail address")
         return name, begun.target
 
-    def _token(self, code: str, begun: Begun) -> str:
+    def _begun(self, browser: str, state: str) -> Begun:
+        """What the state says. ProblemError 401 if it was not made for this browser, or long ago."""
+        until, _, rest = state.partition(".")
+        encoded, _, mark = rest.partition(".")
+        try:
+            target = urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)).decode()
+        except ValueError:
+            target = ""
+        expected = self._secret("state", browser, until, target)
+        if not hmac.compare_digest(expected.encode(), mark.encode()) or int(until) <= time.monotonic():
+            raise _refused("this sign-in was not begun here, or took too long")
+        return Begun(self._secret("nonce", browser, state), self._secret("verifier", browser, state), target)
+
+    def _use(self, state: str) -> None:
+        """A state works once, whoever brings it."""
+        now, key = time.monotonic(), sha256(state.encode("utf-8", "surrogateescape")).digest()
+        with self._lock:
+            if key in self._used:
+                raise _refused("this sign-in was used before")
+            self._used = {each: until for each, until in self._used.items() if until > now}
+            while len(self._used) >= _MOST_USED:
+                del self._used[next(iter(self._used))]
+            self._used[key] = now + _PATIENCE_SECONDS
+
+    def _secret(self, *what: str) -> str:
+        """Something that only this process can make of this."""
+        return _encoded(hmac.digest(self._key, "\0".join(what).encode("utf-8", "surrogateescape"), "sha256"))
+
+    def _token(self, code: str, begun: Begun, back: str) -> str:
         configuration, _ = self._configuration()
         asked = {
             "grant_type": "authorization_code",
             "code": code,
-            "redirect_uri": begun.back,
+            "redirect_uri": back,
             "client_id": self._options.client_id,
             "code_verifier": begun.verifier,
         }
@@ -156,6 +175,10 @@ class Provider:
             raise _refused(f"the provider says it is {found.get('issuer')!r}, not {issuer!r}")
         self._known = time.monotonic() + _KNOWN_SECONDS, found, keys
         return found, keys
+
+
+def _encoded(given: bytes) -> str:
+    return urlsafe_b64encode(given).decode().rstrip("=")
 
 
 def _refused(reason: str) -> ProblemError:

@@ -107,7 +107,7 @@ class Operations:
             while len(self._prepared) >= _MOST_PREVIEWS:
                 del self._prepared[next(iter(self._prepared))]
             self._prepared[token] = _Prepared(action, person.name, chosen, now + _PREVIEW_SECONDS)
-        return Preview(token, action, str(selection), chosen.total, chosen.rows(_SAMPLE))
+        return Preview(token, action, str(chosen.selection), chosen.total, chosen.rows(_SAMPLE))
 
     def execute(self, service: Administration, person: Person, token: str, *, rate: float | None = None) -> Operation:
         """Begin what was looked at; at most `rate` in a second. Watch it with `find`."""

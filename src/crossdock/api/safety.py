@@ -5,6 +5,7 @@ A page of somebody else must not act with the cookie of a person, nor read an an
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping
 from urllib.parse import urlsplit
@@ -20,6 +21,7 @@ from crossdock.api.sessions import COOKIE
 SIZE_LIMIT_BYTES = 16 * 1024 * 1024
 # Nobody is known yet who signs in.
 _SIGNING_IN_BYTES, _SIGNING_IN = 64 * 1024, ("/session", "/session/end")
+SIGNING_IN_SECONDS, BODY_SECONDS = 30.0, 300.0
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -48,12 +50,14 @@ class Safety:
             await self._app(scope, receive, send)
             return
         send = _with_headers(scope, send)
-        most = _SIGNING_IN_BYTES if scope["path"] in _SIGNING_IN else SIZE_LIMIT_BYTES
+        signing_in = scope["path"] in _SIGNING_IN
+        most = _SIGNING_IN_BYTES if signing_in else SIZE_LIMIT_BYTES
         problem = self._refused(scope["method"], Headers(scope=scope), most)
         if problem is not None:
             await _refuse(scope, send, problem)
             return
-        await self._app(scope, limited(receive, most), send)
+        coming = _in_time(receive, SIGNING_IN_SECONDS if signing_in else BODY_SECONDS)
+        await self._app(scope, limited(coming, most), send)
 
     def _refused(self, method: str, headers: Headers, most: int) -> Problem | None:
         if _host_of(headers.get("host", "")) not in self._hosts:
@@ -111,6 +115,25 @@ def limited(receive: Receive, most: int) -> Receive:
     return limiting
 
 
+def _in_time(receive: Receive, seconds: float) -> Receive:
+    """The same body, refused with 408 while it is read if it has not come whole by then."""
+    until, whole = asyncio.get_running_loop().time() + seconds, False
+
+    async def waiting() -> Message:
+        nonlocal whole
+        if whole:  # whoever waits now waits for the client to go
+            return await receive()
+        try:
+            async with asyncio.timeout_at(until):
+                message = await receive()
+        except TimeoutError:
+            raise HTTPException(408, "The request took too long to come.") from None
+        whole = not message.get("more_body", False)
+        return message
+
+    return waiting
+
+
 def _with_headers(scope: Scope, send: Send) -> Send:
     stays = scope["path"].startswith(_STATIC)
 
@@ -129,6 +152,10 @@ def _with_headers(scope: Scope, send: Send) -> Send:
 async def _refuse(scope: Scope, send: Send, problem: Problem) -> None:
     document: Mapping[str, object] = problem.document(scope["path"])
     body = json.dumps(document).encode()
-    headers = [(b"content-type", b"application/problem+json"), (b"content-length", str(len(body)).encode())]
+    headers = [
+        (b"content-type", b"application/problem+json"),
+        (b"content-length", str(len(body)).encode()),
+        (b"connection", b"close"),  # what follows may be meant for nobody
+    ]
     await send({"type": "http.response.start", "status": problem.status, "headers": headers})
     await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})

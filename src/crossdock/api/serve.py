@@ -1,4 +1,8 @@
-"""A console process: listens, says where, and answers until it is told to stop."""
+"""A console process: listens, says where, and answers until it is told to stop.
+
+Connections are those of http locations, with the same deadlines for what comes before it is known who asks, and the
+same refusal of requests whose end is ambiguous.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +13,13 @@ import socket
 from collections.abc import Callable
 from dataclasses import replace
 from threading import Event, Thread
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.server import ServerState
 
+from crossdock.adapter.http.connection import Connection, Limits
 from crossdock.administration.open_box import OpenBox
 from crossdock.api.app import create_app
 from crossdock.api.options import AccessOptions
@@ -21,8 +28,9 @@ from crossdock.settings import Settings
 
 logger = logging.getLogger(__name__)
 
+LIMITS = Limits(connections=1_000)
 _GRACE_SECONDS = 2
-_MOST_CONNECTIONS = 1_000
+_HEAD_BYTES = 32 * 1024
 _LOOK_SECONDS = 0.2
 
 
@@ -51,18 +59,39 @@ def serve(
         _run(app, listening, stop, lambda: announce(_address(access)))
 
 
-def _run(app: FastAPI, listening: socket.socket, stop: Event, started: Callable[[], None]) -> None:
-    """In a thread of its own: the main thread has the signals."""
-    config = uvicorn.Config(
+class _Connection(Connection):
+    """As uvicorn's own server makes one."""
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, LIMITS, lambda: None)
+        self.app_state = app_state
+
+
+def configured(app: FastAPI) -> uvicorn.Config:
+    """How a console is served."""
+    return uvicorn.Config(
         app,
+        http=_Connection,
+        ws="none",
         log_config=None,
         access_log=False,
         server_header=False,
         proxy_headers=False,  # whoever asks is who connects; a listed proxy names people by a header of its own
         timeout_graceful_shutdown=_GRACE_SECONDS,
-        limit_concurrency=_MOST_CONNECTIONS,
+        limit_concurrency=LIMITS.connections,
+        h11_max_incomplete_event_size=_HEAD_BYTES,
     )
-    server = uvicorn.Server(config)
+
+
+def _run(app: FastAPI, listening: socket.socket, stop: Event, started: Callable[[], None]) -> None:
+    """In a thread of its own: the main thread has the signals."""
+    server = uvicorn.Server(configured(app))
     thread = Thread(target=lambda: asyncio.run(server.serve(sockets=[listening])), name="console", daemon=True)
     thread.start()
     told = False

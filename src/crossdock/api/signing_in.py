@@ -66,7 +66,7 @@ def from_provider(request: Request, state: str = "", code: str = "") -> Response
     gate: Gate = request.app.state.gate
     browser = request.cookies.get(_begun_cookie(request), "")
     try:
-        person, target = _provider(request).finish(browser, state, code)
+        person, target = _provider(request).finish(browser, state, code, _back(request))
         cookie = gate.sign_in_as(person)
     except ProblemError as error:
         return RedirectResponse(f"{SIGN_IN}?{urlencode({'problem': error.code})}", 303)

@@ -156,10 +156,10 @@ def times(text: str) -> Markup:
     made, end = Markup(), 0
     for found in _TIME.finditer(text):
         try:
-            at = datetime.fromisoformat(found.group())
-        except ValueError:  # it only looks like a time
+            at = clock(datetime.fromisoformat(found.group()))
+        except (ValueError, OverflowError):  # it only looks like a time, or is none in UTC
             continue
-        made += Markup.escape(text[end : found.start()]) + clock(at)
+        made += Markup.escape(text[end : found.start()]) + at
         end = found.end()
     return made + Markup.escape(text[end:])
 

@@ -71,8 +71,11 @@ class Context(msgspec.Struct, frozen=True):
         """What was stored. Raises ContextError if that is no context: whoever may write to the MessageBox wrote it."""
         try:
             kept = msgspec.json.decode(document)
+            promoted, written = kept["promoted"], kept["written"]
+            if len(promoted) + len(written) > PROPERTIES_LIMIT:  # each takes many times its bytes
+                raise ValueError("it has more properties than are kept")
             labels = _decode_labels(kept["labels"]) if "labels" in kept else frozenset()
-            return cls(_decode(kept["promoted"]), _decode(kept["written"]), labels)
+            return cls(_decode(promoted), _decode(written), labels)
         except Exception as error:  # there are many ways to be no context
             raise ContextError(f"its context cannot be read ({type(error).__name__})") from error
 
@@ -118,7 +121,7 @@ def _decode(kept: Mapping[str, Any]) -> Mapping[str, Value]:
 
 
 def _decode_labels(kept: object) -> frozenset[str]:
-    if not isinstance(kept, list) or not all(isinstance(label, str) for label in kept):
+    if not isinstance(kept, list) or len(kept) > PROPERTIES_LIMIT or not all(isinstance(label, str) for label in kept):
         raise TypeError("labels are a list of texts")
     return frozenset(kept)
 

@@ -206,6 +206,8 @@ def _unbound(part: UUID, number: int | None) -> bytes:
 
 
 def _found(part: UUID, rows: Sequence[tuple[Any, ...]]) -> bytes:
-    if not rows or rows[0][0] is None:
+    if not rows:
         raise TransientError(f"Part {part} is gone: nobody refers to its message any more.")
+    if rows[0][0] is None:  # the role of a host may have published a message without its parts
+        raise MessageGoneError(f"Part {part} is not in the MessageBox: the message can only be terminated.")
     return bytes(rows[0][0])

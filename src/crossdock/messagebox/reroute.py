@@ -54,7 +54,7 @@ def reroute(
     """
     with connection.transaction():
         kept = _locked(connection, ids)
-        stored = load(connection, list(kept))
+        stored = {id_: _usable(router, message) for id_, message in load(connection, list(kept)).items()}
         messages = Batch([[stored[message] for message in kept if message in stored]])
         places = [kept[message.id] for message in messages]
         decision = decide(router, messages)
@@ -79,6 +79,14 @@ def reroute(
         record_acts(connection, acts)
         check_epoch(connection, router.epoch)
     return {message.id: message.id in routed for message in messages}, hosts
+
+
+def _usable(router: Router, message: Message) -> Message:
+    """What it promotes and nobody can route by is only written."""
+    context = message.context
+    for name in context.promoted.keys() - router.usable(context.promoted).keys():
+        context = context.write(name, context.promoted[name])
+    return Message(message.id, context, message.parts)
 
 
 def _locked(connection: psycopg.Connection, ids: Sequence[UUID]) -> dict[UUID, _Kept]:

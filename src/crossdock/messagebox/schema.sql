@@ -65,6 +65,7 @@ CREATE TABLE host_instance (
     CONSTRAINT instances_are_seen_in_our_time CHECK (seen_at BETWEEN '1970-01-01Z' AND '9999-01-01Z')
 );
 COMMENT ON TABLE host_instance IS 'an instance lives while its session holds the advisory lock of its id';
+ALTER TABLE host_instance ADD CONSTRAINT the_name_of_a_machine_is_short CHECK (octet_length(machine) <= 1024) NOT VALID;
 COMMENT ON COLUMN host_instance.id IS 'drawn at random by the process, so that it is not given again after a restore';
 COMMENT ON COLUMN host_instance.state IS 'running, throttled (takes no more), stuck (nothing of what it has moves), stopping, or lost: its process has gone on as another instance';
 COMMENT ON COLUMN host_instance.delivering IS 'of the references that a dead instance had in hand those that it is delivering now';
@@ -235,6 +236,8 @@ CREATE TABLE instance_subscription (
     bound_to        integer,
     created_at      timestamptz NOT NULL DEFAULT clock()
 );
+ALTER TABLE instance_subscription ADD CONSTRAINT what_is_waited_for_is_as_large_as_a_context
+    CHECK (octet_length(value::text) <= 1048576) NOT VALID;
 CREATE INDEX ON instance_subscription (hash);
 CREATE INDEX ON instance_subscription (instance_id);
 CREATE INDEX ON instance_subscription (host_id, bound_to) WHERE bound_to IS NOT NULL;
@@ -386,6 +389,7 @@ CREATE TABLE scheduled (
 ) PARTITION BY LIST (host_id);
 ALTER TABLE scheduled
     ADD CONSTRAINT deliveries_are_due_in_our_time CHECK (due_at BETWEEN '1970-01-01Z' AND '9999-01-01Z') NOT VALID;
+ALTER TABLE scheduled ADD CONSTRAINT the_reason_to_wait_is_short CHECK (octet_length(reason) <= 65536) NOT VALID;
 CREATE INDEX ON scheduled (host_id, due_at);
 CREATE INDEX ON scheduled (instance_id) WHERE instance_id IS NOT NULL;
 
@@ -409,6 +413,8 @@ CREATE TABLE suspended (
         CHECK (kind IN ('receive', 'unrouted', 'send', 'stopped', 'response', 'discarded')),
     CONSTRAINT a_suspended_delivery_names_its_service CHECK ((kind IN ('receive', 'unrouted')) = (service_id IS NULL))
 ) PARTITION BY LIST (host_id);
+ALTER TABLE suspended ADD CONSTRAINT the_texts_of_a_suspension_are_short
+    CHECK (octet_length(reason) <= 65536 AND octet_length(code) <= 1024) NOT VALID;
 COMMENT ON COLUMN suspended.code IS 'the code of the error, as errors.py has it';
 CREATE INDEX ON suspended (message_id);
 CREATE INDEX ON suspended (service_id, sequence) WHERE kind = 'stopped';
@@ -443,6 +449,9 @@ CREATE TABLE instance (
     CONSTRAINT orchestrations_run_are_suspended_or_are_cancelled CHECK (state IN ('running', 'suspended', 'cancelling')),
     CONSTRAINT a_suspended_instance_has_a_reason CHECK ((state = 'suspended') = (reason IS NOT NULL))
 ) PARTITION BY LIST (host_id);
+ALTER TABLE instance ADD CONSTRAINT the_texts_of_an_instance_are_short
+    CHECK (greatest(octet_length(waiting_for), octet_length(line), octet_length(reason), octet_length(traceback)) <= 131072
+           AND octet_length(code) <= 1024) NOT VALID;
 CREATE INDEX ON instance (service_id);
 COMMENT ON TABLE instance IS 'running orchestrations; there is none for one that ends in its first step';
 COMMENT ON COLUMN instance.step IS 'how many steps are done: whoever does the next one has seen so many';
@@ -505,6 +514,7 @@ CREATE TABLE subqueue_lease (
 );
 ALTER TABLE subqueue_lease ADD CONSTRAINT ports_are_blocked_in_our_time
     CHECK (blocked_by IS NOT NULL OR blocked_until BETWEEN '1970-01-01Z' AND '9999-01-01Z') NOT VALID;
+ALTER TABLE subqueue_lease ADD CONSTRAINT the_reason_of_a_block_is_short CHECK (octet_length(reason) <= 65536) NOT VALID;
 CREATE INDEX ON subqueue_lease (host_id, held_at, service_id);
 COMMENT ON COLUMN subqueue_lease.held_at IS 'when it was taken last, later than all others of its host: the subqueue that has waited longest is the next';
 COMMENT ON COLUMN subqueue_lease.blocked_by IS 'the suspended reference that has to be dealt with before the subqueue goes on';
@@ -554,6 +564,7 @@ CREATE TABLE refusal (
     labels           text[]      NOT NULL,
     refused_at       timestamptz NOT NULL DEFAULT clock()
 );
+ALTER TABLE refusal ADD CONSTRAINT labels_are_as_large_as_a_context CHECK (octet_length(labels::text) <= 1048576) NOT VALID;
 CREATE INDEX ON refusal (message_id);
 COMMENT ON TABLE refusal IS 'references that were not given, since the host lacks these labels of the message';
 
@@ -662,6 +673,8 @@ ALTER TABLE track_settled ALTER COLUMN sequence SET STORAGE EXTERNAL, ALTER COLU
     ALTER COLUMN service_id SET STORAGE EXTERNAL, ALTER COLUMN instance_id SET STORAGE EXTERNAL;
 CREATE INDEX ON track_settled (block);
 CREATE TABLE track_settled_rest PARTITION OF track_settled DEFAULT;
+ALTER TABLE track_settled ADD CONSTRAINT the_texts_of_an_event_are_short
+    CHECK (octet_length(reason) <= 65536 AND octet_length(code) <= 1024) NOT VALID;
 COMMENT ON TABLE track_settled IS 'what became of references: a row for each settling statement, event, reason, attempt and claim';
 COMMENT ON COLUMN track_settled.block IS 'the number of a reference without its last 12 bits, which are in `sequence`: a row has references of one block';
 
@@ -1234,15 +1247,22 @@ CREATE FUNCTION ledger_number(id uuid) RETURNS bigint LANGUAGE sql IMMUTABLE PAR
     RETURN ('x' || left(replace(id::text, '-', ''), 12))::bit(48)::bigint;
 COMMENT ON FUNCTION ledger_number IS 'the number in the ledger that the id of a message or a part begins with';
 
-CREATE FUNCTION labels_of(context json) RETURNS text[] LANGUAGE sql STABLE AS $$
-    -- No text of PostgreSQL holds \u0000, and labels have none.
-    SELECT ARRAY(SELECT label
-                   FROM (SELECT replace(context::text, '\u0000', '\ufffd')::json AS readable WHERE context::text LIKE '%"labels"%')
-                        AS found,
-                        json_array_elements_text(CASE WHEN json_typeof(found.readable -> 'labels') = 'array'
-                                                      THEN found.readable -> 'labels' END) AS label)
-$$;
-COMMENT ON FUNCTION labels_of IS 'the labels in a context as it is stored';
+CREATE FUNCTION labels_of(context json) RETURNS text[] LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    IF context::text NOT LIKE '%"labels"%' THEN
+        RETURN '{}';
+    END IF;
+    BEGIN
+        -- No text of PostgreSQL holds \u0000, and labels have none: whatever stands for it, they stay as they are.
+        RETURN ARRAY(SELECT label
+                       FROM (SELECT replace(context::text, '\u0000', '\ufffd')::json -> 'labels' AS labels) AS readable,
+                            json_array_elements_text(CASE WHEN json_typeof(readable.labels) = 'array' THEN readable.labels END)
+                                AS label);
+    EXCEPTION WHEN data_exception OR statement_too_complex THEN
+        RETURN '{}'; -- whoever is given such a message cannot read it either, and suspends it
+    END;
+END $$;
+COMMENT ON FUNCTION labels_of IS 'the labels in a context as it is stored; none where it cannot be read';
 
 CREATE FUNCTION epoch_moves() RETURNS boolean LANGUAGE sql STABLE
 BEGIN ATOMIC
@@ -1297,12 +1317,8 @@ COMMENT ON FUNCTION drop_references IS 'one reference less to each of these mess
 
 CREATE FUNCTION why_withheld(message_number uuid, host_number smallint) RETURNS text LANGUAGE sql STABLE AS $$
     SELECT format('The host %s lacks the label %s of this message. Give it the label, or give the port another host; then '
-                  'resume the message.', host.name, string_agg(label, ', ' ORDER BY label))
-      FROM message, host,
-           -- No text of PostgreSQL holds \u0000, and labels have none: whatever stands for it, they stay as they are.
-           LATERAL (SELECT CASE WHEN context::text LIKE '%"labels"%'
-                                THEN replace(context::text, '\u0000', '\ufffd')::json -> 'labels' END AS labels) AS found,
-           json_array_elements_text(CASE WHEN json_typeof(found.labels) = 'array' THEN found.labels END) AS label
+                  'resume the message.', host.name, left(string_agg(label, ', ' ORDER BY label), 1000))
+      FROM message, host, unnest(labels_of(message.context)) AS label
      WHERE message.id = message_number AND host.id = host_number AND label <> ALL (host.labels)
      GROUP BY host.name
 $$;

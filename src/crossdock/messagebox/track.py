@@ -245,7 +245,7 @@ class _Sought:
             return True
         try:
             return self._matcher.matches(self._condition, Context.from_json(unmarked(context)).promoted)
-        except (ContextError, TypeError):  # a value of another type than its property has
+        except ContextError:
             return False
 
     def parameters(self) -> dict[str, object]:

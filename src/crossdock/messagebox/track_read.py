@@ -170,8 +170,8 @@ def _tracked(
         at=moment(transaction.at),
         epoch=transaction.epoch,
         application=chunk.application if applications is None else applications[position],
-        location=written.get("BTS.ReceiveLocationName") if place is None else place.name,
-        source=written.get("FILE.ReceivedFileName"),
+        location=_text(written.get("BTS.ReceiveLocationName")) if place is None else place.name,
+        source=_text(written.get("FILE.ReceivedFileName")),
         labels=tuple(document.get("labels", ())),
         context=document,
         routes=tuple(dict.fromkeys(routes)),
@@ -185,6 +185,11 @@ def _tracked(
         parents=(*(parents[claim] for claim in chunk.claims(position) if claim in parents), *instance),
         references=(transaction.first, transaction.last),
     )
+
+
+def _text(value: object) -> str | None:
+    """None for what is none: the role of a host may write a value of another type."""
+    return value if isinstance(value, str) else None
 
 
 def unmarked(context: bytes) -> bytes:

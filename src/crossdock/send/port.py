@@ -173,12 +173,12 @@ class SendPort:
             assert isinstance(adapter, BatchSendAdapter)
             with FOREIGN_CODE:
                 return adapter.send_batch(messages)
-        except CrossdockError as error:
+        except TransientError as error:
             return [error] * len(messages)
         except Exception as error:
             if len(messages) == 1:
-                return [self._unexpected(error)]
-            # One of them shows a bug, and the others need not suffer for it.
+                return [error if isinstance(error, CrossdockError) else self._unexpected(error)]
+            # One of them is wrong or shows a bug, and the others need not suffer for it.
             return [outcome for message in messages for outcome in self._send_batch([message])]
 
     def _unexpected(self, error: Exception) -> UnexpectedError:

@@ -14,6 +14,7 @@ from decimal import Decimal
 from hashlib import blake2b
 from uuid import UUID
 
+from crossdock.errors import brief
 from crossdock.message.property import Value, format_value, type_of
 from crossdock.subscription.match import fold
 
@@ -91,4 +92,4 @@ def explain_correlation(
     missing = tuple(each for each in properties if promoted.get(each) is None)
     known = [each for each in properties if each not in missing]
     shown = zip(known, shown_values(known, promoted), strict=True)
-    return CorrelationVerdict(name, of_type, missing, ", ".join(f"{each}={value}" for each, value in shown))
+    return CorrelationVerdict(name, of_type, missing, ", ".join(f"{each}={brief(value)}" for each, value in shown))

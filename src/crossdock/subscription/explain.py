@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from crossdock.errors import brief
 from crossdock.message.property import PropertyRegistry, PropertyType, Value
 from crossdock.subscription.match import Matcher
 from crossdock.subscription.predicate import Filter, Group, Predicate, format_constant, format_predicate
@@ -98,7 +99,7 @@ def format_verdict(verdict: PredicateVerdict, *, masked: Collection[str] = ()) -
     name = verdict.predicate.property
     met = "absent"
     if verdict.actual is not None:
-        met = f"{verdict.type} {MASKED if name in masked else format_constant(verdict.actual)}"
+        met = f"{verdict.type} {MASKED if name in masked else brief(format_constant(verdict.actual))}"
     return f"{'yes' if verdict.holds else 'no '}  {format_predicate(verdict.predicate)}    ({name} is {met})"
 
 

@@ -40,14 +40,19 @@ class Matcher:
 
     def holds(self, predicate: Predicate, actual: Value | None) -> bool:
         """Whether one predicate holds for the value its property has; None is an absent property."""
-        operator, constant = predicate.operator, predicate.value
-        if operator is Operator.NOT_EXISTS:
+        if predicate.operator is Operator.NOT_EXISTS:
             return actual is None
         if actual is None:
             return False
-        if operator is Operator.EXISTS:
+        if predicate.operator is Operator.EXISTS:
             return True
-        value = self.fold(actual)
+        try:
+            return self._holds(predicate, self.fold(actual))
+        except (TypeError, AttributeError):  # a value of another type than its property has: a host may promote it
+            return False
+
+    def _holds(self, predicate: Predicate, value: Any) -> bool:
+        operator, constant = predicate.operator, predicate.value
         if operator is Operator.IN:
             return any(value == self.fold(each) for each in _values(constant))
         if operator in (Operator.PREFIX, Operator.NOT_PREFIX):

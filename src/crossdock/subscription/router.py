@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from crossdock.message.property import PropertyRegistry, Value
+from crossdock.errors import PromotionError
+from crossdock.message.property import PropertyRegistry, Value, format_value, parse_value, type_of
 from crossdock.subscription.index.encode import ARROW_TYPES
 from crossdock.subscription.index.index import SubscriptionIndex
 from crossdock.subscription.match import Matcher
@@ -122,6 +123,19 @@ class Router:
     def route(self, promoted: Mapping[str, Value]) -> list[Subscription]:
         """For one message, in the order of the subscriptions' ids."""
         return [self.subscriptions[number] for number in self.index.match_one(promoted)]
+
+    def usable(self, promoted: Mapping[str, Value]) -> Mapping[str, Value]:
+        """Those with a value that their property can have: the role of a host may have stored others."""
+        return {name: value for name, value in promoted.items() if self._can_be(name, value)}
+
+    def _can_be(self, name: str, value: Value) -> bool:
+        if self.types.resolve(name) != name:
+            return True
+        type_ = self.types.type_of(name)
+        try:
+            return type_of(value) == type_ and parse_value(type_, format_value(value)) is not None
+        except PromotionError:
+            return False
 
     def match(self, messages: Properties) -> tuple[Int64s, Int64s]:
         """For many messages at once: message positions and subscription ids, by position and then by id."""

@@ -16,7 +16,7 @@ from crossdock.adapter.sql.database import Database, DatabaseErrors, Trouble, tr
 from crossdock.adapter.sql.delivery import KEPT, DeliveredContent, DeliveryRecord, delivered_content
 from crossdock.adapter.sql.parameter import Parameters
 from crossdock.adapter.sql.transport import SqlSendOptions
-from crossdock.errors import CrossdockError, PartnerError, TerminalError, TransientError
+from crossdock.errors import CrossdockError, MessageGoneError, PartnerError, TerminalError, TransientError
 from crossdock.message.message import Message
 
 _TOLD_CHARACTERS = 300
@@ -66,11 +66,16 @@ class SqlSendAdapter:
     def close(self) -> None:
         self._database.engine.dispose()
 
-    def _row(self, message: Message) -> _Row | TerminalError:
+    def _row(self, message: Message) -> _Row | CrossdockError:
+        """What cannot be read of one message is of no concern to the others."""
         try:
             return _Row(delivered_content(message), self._parameters.of(message))
+        except MessageGoneError as error:
+            return error
         except TerminalError as error:
             return TerminalError(f"{self.address}: {error}")
+        except TransientError as error:
+            return error
 
     def _delivered(self, rows: Sequence[_Row]) -> Sequence[CrossdockError | None]:
         try:

@@ -101,7 +101,7 @@ def instances(
 
 @routes.get("/instances/{id}", operation_id="instance")
 def instance(service: Service, id: str) -> DescribedInstance:  # noqa: A002 - the name in the path
-    """One instance in full: every step, what it waits for, and its messages."""
+    """One instance: what it waits for, its messages, and for whoever may read bodies there every step."""
     described = service.describe(id)
     if not isinstance(described, DescribedInstance):
         raise ProblemError(404, "not-found", f"{id} is a message, not an instance.")

@@ -34,8 +34,8 @@ SELECT create_host_role(%(host)s);
 
 
 -- name: create_author_role
--- The role under which authors of orchestrations work in our transactions. It has no rights on our schema. Whoever works for a
--- host may become it.
+-- The role under which authors of orchestrations work in our transactions. It has no rights on our schema. Only the owner becomes
+-- it, and no host: whoever may become a role puts triggers on its tables, and these run in the session of whoever writes there.
 DO $$
 DECLARE
     author text := (SELECT format('crossdock_%s_code', to_hex(number)) FROM crossdock.box);
@@ -44,10 +44,16 @@ BEGIN
     IF to_regrole(author) IS NULL THEN
         EXECUTE format('CREATE ROLE %I NOLOGIN', author);
     END IF;
-    FOREACH worker IN ARRAY ARRAY(SELECT crossdock.host_role(id) FROM crossdock.host) || current_user::text LOOP
-        IF to_regrole(quote_ident(worker)) IS NOT NULL AND NOT pg_has_role(worker, author, 'MEMBER') THEN
-            EXECUTE format('GRANT %I TO %I', author, worker);
-        END IF;
+    -- Also where it is a member already: from PostgreSQL 16 on whoever makes a role may hand it out, and not become it.
+    IF NOT (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) THEN
+        EXECUTE format('GRANT %I TO %I', author, current_user);
+    END IF;
+    FOR worker IN SELECT member.rolname
+                    FROM crossdock.host
+                    JOIN pg_roles AS member ON member.rolname = crossdock.host_role(host.id)
+                    JOIN pg_auth_members ON pg_auth_members.member = member.oid
+                   WHERE pg_auth_members.roleid = to_regrole(author)::oid LOOP
+        EXECUTE format('REVOKE %I FROM %I', author, worker);
     END LOOP;
 END $$;
 
@@ -181,8 +187,10 @@ SELECT pg_current_xact_id()::text::bigint;
 
 
 -- name: become_author
--- Until the savepoint is left, or we become ourselves: what authors do in our transactions cannot touch our tables by mistake.
-SELECT set_config('role', role.name, true), set_config('search_path', 'public', true)
+-- Until the savepoint is left, or we become ourselves: what authors do in our transactions cannot touch our tables by mistake. Who
+-- works under the role of a host has no other rights than that, and keeps it.
+SELECT CASE WHEN pg_has_role(session_user, to_regrole(role.name)::oid, 'MEMBER') THEN set_config('role', role.name, true) END,
+       set_config('search_path', 'public', true)
   FROM (SELECT format('crossdock_%%s_code', to_hex(number)) AS name FROM box) AS role
  WHERE to_regrole(role.name) IS NOT NULL;
 

@@ -521,8 +521,16 @@ SELECT host_id, id
 
 
 -- name: list_records
--- The history of an instance.
-SELECT step, record FROM history WHERE host_id = %(host)s AND instance_id = %(id)s ORDER BY step;
+-- The history of an instance, for whoever may read the bodies of its application: the console works for people with fewer rights
+-- as the owner, for whom there are no policies.
+SELECT step, record
+  FROM history
+ WHERE host_id = %(host)s AND instance_id = %(id)s
+   AND (SELECT may_do('bodies', service.application)
+          FROM instance
+          JOIN service ON service.id = instance.service_id
+         WHERE instance.host_id = %(host)s AND instance.id = %(id)s)
+ ORDER BY step;
 
 
 -- name: list_held

@@ -191,12 +191,15 @@ SELECT count(*) FROM taken;
 -- name: resume_stopped
 -- takes: service integer
 -- gives: count bigint
--- Starting a service resumes what was suspended only because it was stopped. What its host lacks a label of stays, and says
--- so; nothing carries labels where there never were any. What a service left that is deployed no more stays as well.
+-- Starting a service resumes what was suspended only because it was stopped. One that is still stopped keeps it: what is resumed
+-- there has to be recorded. What its host lacks a label of stays, and says so; nothing carries labels where there never were
+-- any. What a service left that is deployed no more stays as well.
 WITH labelled AS MATERIALIZED (
     SELECT id FROM host WHERE labelled
 ), home AS MATERIALIZED (
-    SELECT host_id FROM service WHERE id = %(service)s AND deployed AND may_do('operator', application)
+    SELECT host_id
+      FROM service
+     WHERE id = %(service)s AND deployed AND state = 'started' AND may_do('operator', application)
 ), resumed AS (
     DELETE FROM suspended
      WHERE service_id = %(service)s AND kind = 'stopped' AND EXISTS (SELECT FROM home)
