@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from heapq import nlargest
+from itertools import chain
 from uuid import UUID
 
 import psycopg
@@ -93,8 +94,8 @@ class Track:
                 moments = list(set(settled.values()))
                 rows = connection.execute(statement("segments_at"), {"at": moments}).fetchall()
             chunks = [self._load(connection, at, segment) for at, _, segment in rows]
-            chunks += _unpacked(connection, personal=personal)
-            found = [(each, each.published_by(settled.keys(), str(id_))) for each in chunks]
+            every = chain(chunks, _unpacked(connection, personal=personal))
+            found = [(each, mine) for each in every if (mine := each.published_by(settled.keys(), str(id_)))]
             return self._tracked(connection, found, personal=personal)
 
     def erase(self, ids: Sequence[UUID], target: str) -> int:
@@ -116,10 +117,10 @@ class Track:
             rows = connection.execute(statement("find_segments"), {"ids": ids}).fetchall()
             segments = [row[1] for row in rows]
             kept = connection.execute(statement("load_bodies"), {"segment": segments}).fetchall()
-            few = find_few(connection, ids=ids, bodies=True)
+            found = {id_: body for (content,) in kept for id_, body in unpack_bodies(content)}
+            for each in find_few(connection, ids=ids, bodies=True):
+                found |= each.bodies
             ids = [id_ for id_ in ids if id_ not in read_erased(connection)]
-        found = {id_: body for (content,) in kept for id_, body in unpack_bodies(content)}
-        found |= {id_: body for each in few for id_, body in each.bodies.items()}
         return {id_: found[id_] for id_ in ids if id_ in found}
 
     @contextmanager
@@ -155,12 +156,13 @@ class Track:
         found: list[Tracked] = []
         for chunk in _unpacked(connection, since=since, until=until, personal=sought.personal):
             found += self._matching(connection, chunk, sought, since, until, cursor, limit)
+            found = _latest(found, limit)
         for at, latest, segment in rows:
             if len(found) > limit and sorted(each.at for each in found)[-limit - 1] > latest:
                 break
             chunk = self._load(connection, at, segment)
             found += self._matching(connection, chunk, sought, since, until, cursor, limit)
-        return nlargest(limit + 1, found, key=lambda each: (each.at, each.id))
+        return _latest(found, limit)
 
     def _matching(
         self,
@@ -281,15 +283,19 @@ def _unpacked(
     ids: Sequence[UUID] | None = None,
     since: datetime | None = None,
     until: datetime | None = None,
-) -> list[Chunk]:
+) -> Iterator[Chunk]:
     """What is not packed yet. There the personal values are in their places, and hidden unless they are asked for."""
-    found = find_few(connection, ids=ids, since=since, until=until)
-    chunks = [_without_erased(connection, Chunk.of_few(each)) for each in found]
     apart = [name for (name,) in connection.execute(statement("list_personal"))]
-    if not personal:
-        for each in chunks:
-            each.segment.contexts, _ = take_personal(each.segment.contexts, apart)
-    return chunks
+    for each in find_few(connection, ids=ids, since=since, until=until):
+        chunk = _without_erased(connection, Chunk.of_few(each))
+        if not personal:
+            chunk.segment.contexts, _ = take_personal(chunk.segment.contexts, apart)
+        yield chunk
+
+
+def _latest(found: list[Tracked], limit: int) -> list[Tracked]:
+    """One more than the limit."""
+    return nlargest(limit + 1, found, key=lambda each: (each.at, each.id))
 
 
 def _without_erased(connection: psycopg.Connection, chunk: Chunk) -> Chunk:

@@ -6,7 +6,7 @@ A row has what its publisher said. What a host says about locations and services
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated, Any, NamedTuple
@@ -35,6 +35,7 @@ from crossdock.messagebox.track_segment import (
 from crossdock.messagebox.track_write import KEPT_EXCEPTIONS, UNFILTERED, instances_of, pack_personal
 
 _SPAN = timedelta(seconds=30)
+_READ_AT_ONCE = 50
 # As the columns have them with which they are compared: a number that no column holds fails the statement.
 _Integer = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 _BigInteger = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
@@ -126,17 +127,19 @@ def find_few(
     since: datetime | None = None,
     until: datetime | None = None,
     bodies: bool = False,
-) -> list[Few]:
-    """What is not packed yet, the oldest first. `bodies` are for whoever may read them."""
+) -> Iterator[Few]:
+    """What is not packed yet, the oldest first, some at a time. `bodies` are for whoever may read them."""
     wanted = {
         "ids": None if ids is None else list(ids),
         "transactions": None if transactions is None else list(transactions),
         "since": since,
         "until": until,
     }
-    with connection.cursor(row_factory=namedtuple_row) as cursor:
-        rows = cursor.execute(statement("find_few_bodies" if bodies else "find_few"), wanted).fetchall()
-    return _fews(connection, rows)
+    # Of the server, so that what a host has published meanwhile is not in memory all at once.
+    with connection.cursor("few", row_factory=namedtuple_row) as cursor:
+        cursor.execute(statement("find_few_bodies" if bodies else "find_few"), wanted)
+        while rows := cursor.fetchmany(_READ_AT_ONCE):
+            yield from _fews(connection, rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,11 +211,16 @@ def _exceptions(stored: str | None, places: Mapping[UUID, int]) -> dict[str, lis
     return {name: kept for name, rows in found.items() if (kept := [row for row in rows if row["message_id"] in mine])}
 
 
-def pack_few(connection: psycopg.Connection, personal: frozenset[str], *, limit: int, case_sensitive: bool) -> int:
-    """Pack some of what was published a few at a time, in one transaction; gives how many rows."""
+def pack_few(
+    connection: psycopg.Connection, personal: frozenset[str], *, limit: int, size: int, case_sensitive: bool
+) -> tuple[int, bool]:
+    """Pack some of what was published a few at a time, in one transaction, up to `size` bytes of it.
+
+    Gives how many rows, and whether there are more.
+    """
     with connection.transaction():
         with connection.cursor(row_factory=namedtuple_row) as cursor:
-            rows = cursor.execute(statement("take_few"), {"limit": limit}).fetchall()
+            rows = cursor.execute(statement("take_few"), {"limit": limit, "bytes": size}).fetchall()
         groups: defaultdict[tuple[Any, ...], list[tuple[Few, int]]] = defaultdict(list)
         for few in sorted(_fews(connection, rows), key=lambda each: each.at):
             span = int(few.at.timestamp() // _SPAN.total_seconds())
@@ -222,7 +230,7 @@ def pack_few(connection: psycopg.Connection, personal: frozenset[str], *, limit:
         for (_, application, labels), members in groups.items():
             kept = _packed(members, personal, case_sensitive=case_sensitive)
             connection.execute(statement("pack_few"), {**kept, "application": application, "labels": list(labels)})
-    return len(rows)
+    return len(rows), bool(rows) and (len(rows) == limit or rows[0][-1])
 
 
 def _labels(context: bytes) -> tuple[str, ...]:

@@ -121,13 +121,27 @@ SELECT at, transaction, epoch, ARRAY(SELECT unnest(message_ids)) AS message_ids,
 
 
 -- name: take_few
--- Take out some of what was published a few at a time, to pack it in the same transaction.
+-- Take out some of what was published a few at a time, to pack it in the same transaction: so many rows, and no more bytes than
+-- there is room for, but one row however large it is. Whether that was all is said too.
+WITH seen AS MATERIALIZED (
+    SELECT ctid AS place,
+           coalesce(pg_column_size(contexts), 0) + coalesce(pg_column_size(bodies), 0)
+           + coalesce(octet_length(exceptions::text), 0) + coalesce(octet_length(origins::text), 0) AS bytes
+      FROM track_few
+     LIMIT %(limit)s
+       FOR UPDATE SKIP LOCKED
+), chosen AS MATERIALIZED (
+    SELECT counted.place
+      FROM (SELECT place, sum(bytes) OVER (ROWS UNBOUNDED PRECEDING) - bytes AS before FROM seen) AS counted
+     WHERE counted.before < %(bytes)s
+)
 DELETE FROM track_few
- WHERE ctid = ANY (ARRAY (SELECT ctid FROM track_few LIMIT %(limit)s FOR UPDATE SKIP LOCKED))
+ WHERE ctid = ANY (ARRAY (SELECT place FROM chosen))
 RETURNING at, transaction, epoch, ARRAY(SELECT unnest(message_ids)) AS message_ids,
           ARRAY(SELECT unnest(contexts)::text) AS contexts, ARRAY(SELECT unnest(references_to)) AS references_to,
           ARRAY(SELECT unnest(subscriptions)) AS subscriptions, exceptions::text AS exceptions, origins::text AS origins,
-          first_reference, last_reference, body_of, bodies, publisher;
+          first_reference, last_reference, body_of, bodies, publisher,
+          (SELECT count(*) FROM seen) > (SELECT count(*) FROM chosen) AS more;
 
 
 -- name: list_places
