@@ -28,7 +28,6 @@ _SUMMING = {"work_mem": "64MB", "enable_material": "off", "enable_seqscan": "on"
 
 _TRACK = ("track_published", "track_personal", "track_body", "track_settled")
 _DAYS_AHEAD = 2
-_PACKED_ROWS = 5_000
 
 Kind = Literal["message", "part"]
 
@@ -92,10 +91,10 @@ class Cleanup:
             apart = frozenset(name for (name,) in connection.execute(statement("list_personal")))
             row = connection.execute(statement("read_case_sensitive")).fetchone()
             case_sensitive = row is not None and bool(row[0])
-            while count := pack_few(connection, apart, limit=_PACKED_ROWS, case_sensitive=case_sensitive):
+            more = True
+            while more:
+                count, more = pack_few(connection, apart, case_sensitive=case_sensitive)
                 packed += count
-                if count < _PACKED_ROWS:
-                    break
         return packed
 
     def rewrite_erased(self) -> int:

@@ -35,6 +35,8 @@ from crossdock.messagebox.track_segment import (
 from crossdock.messagebox.track_write import KEPT_EXCEPTIONS, UNFILTERED, instances_of, pack_personal
 
 _SPAN = timedelta(seconds=30)
+_PACKED_ROWS = 5_000
+_PACKED_BYTES = 64 * 1024 * 1024  # of contexts and bodies; in memory they are several times as large
 # As the columns have them with which they are compared: a number that no column holds fails the statement.
 _Integer = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 _BigInteger = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
@@ -208,11 +210,11 @@ def _exceptions(stored: str | None, places: Mapping[UUID, int]) -> dict[str, lis
     return {name: kept for name, rows in found.items() if (kept := [row for row in rows if row["message_id"] in mine])}
 
 
-def pack_few(connection: psycopg.Connection, personal: frozenset[str], *, limit: int, case_sensitive: bool) -> int:
-    """Pack some of what was published a few at a time, in one transaction; gives how many rows."""
+def pack_few(connection: psycopg.Connection, personal: frozenset[str], *, case_sensitive: bool) -> tuple[int, bool]:
+    """Pack some of what was published a few at a time, in one transaction: how many rows, and if there may be more."""
     with connection.transaction():
         with connection.cursor(row_factory=namedtuple_row) as cursor:
-            rows = cursor.execute(statement("take_few"), {"limit": limit}).fetchall()
+            rows = cursor.execute(statement("take_few"), {"limit": _PACKED_ROWS, "bytes": _PACKED_BYTES}).fetchall()
         groups: defaultdict[tuple[Any, ...], list[tuple[Few, int]]] = defaultdict(list)
         for few in sorted(_fews(connection, rows), key=lambda each: each.at):
             span = int(few.at.timestamp() // _SPAN.total_seconds())
@@ -222,7 +224,11 @@ def pack_few(connection: psycopg.Connection, personal: frozenset[str], *, limit:
         for (_, application, labels), members in groups.items():
             kept = _packed(members, personal, case_sensitive=case_sensitive)
             connection.execute(statement("pack_few"), {**kept, "application": application, "labels": list(labels)})
-    return len(rows)
+    return len(rows), len(rows) == _PACKED_ROWS or 2 * sum(map(_size, rows)) > _PACKED_BYTES
+
+
+def _size(row: Any) -> int:
+    return sum(len(context or "") for context in row.contexts) + sum(len(body or b"") for body in row.bodies or ())
 
 
 def _labels(context: bytes) -> tuple[str, ...]:

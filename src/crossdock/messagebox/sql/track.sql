@@ -121,9 +121,17 @@ SELECT at, transaction, epoch, ARRAY(SELECT unnest(message_ids)) AS message_ids,
 
 
 -- name: take_few
--- Take out some of what was published a few at a time, to pack it in the same transaction.
+-- Take out some of what was published a few at a time, to pack it in the same transaction: so many rows, and no more once
+-- they have so many bytes, of which the last row may have any number.
 DELETE FROM track_few
- WHERE ctid = ANY (ARRAY (SELECT ctid FROM track_few LIMIT %(limit)s FOR UPDATE SKIP LOCKED))
+ WHERE ctid = ANY (ARRAY (SELECT place
+                            FROM (SELECT place, sum(size) OVER (ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+                                    FROM (SELECT ctid AS place,
+                                                 pg_column_size(contexts) + coalesce(pg_column_size(bodies), 0) AS size
+                                            FROM track_few
+                                           LIMIT %(limit)s
+                                             FOR UPDATE SKIP LOCKED) AS found) AS counted
+                           WHERE coalesce(before, 0) < %(bytes)s))
 RETURNING at, transaction, epoch, ARRAY(SELECT unnest(message_ids)) AS message_ids,
           ARRAY(SELECT unnest(contexts)::text) AS contexts, ARRAY(SELECT unnest(references_to)) AS references_to,
           ARRAY(SELECT unnest(subscriptions)) AS subscriptions, exceptions::text AS exceptions, origins::text AS origins,
