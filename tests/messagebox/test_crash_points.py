@@ -418,8 +418,8 @@ def books(world: World) -> dict[str, Any]:
     with Agent(world.database) as agent:
         life = agent.queues.lifeline(world.host)
         life.hold()
-        while _delivered(agent, world.host, life):
-            pass
+        while _delivered(agent, world.host, life) or agent.statistics().claimed:
+            pass  # PostgreSQL may take a moment to see that the old life has ended
         running = [(each.state, each.step) for each in agent.instances.list()]
         timers = rows(world.database, "SELECT count(*) FROM timer")[0][0]
         agent.instances.terminate([each.id for each in agent.instances.list()])

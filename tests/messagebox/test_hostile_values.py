@@ -6,11 +6,14 @@ import time
 from collections.abc import Sequence
 from decimal import Decimal
 
+import pytest
+
 from crossdock.maintenance.tracking import PackTrack
 from crossdock.message.message import Message
+from crossdock.messagebox import cleanup
 from crossdock.messagebox.agent import Agent
 from crossdock.subscription.predicate import Filter, Operator, Predicate
-from express import a_message, deploy, port, publish
+from express import a_message, deploy, port, publish, rows
 
 MANY = 20_000
 _PRIME = 2**61 - 1  # Python's hash of a number is what is left when it is divided by this
@@ -70,3 +73,20 @@ def test_messages_that_labels_keep_from_everybody_are_explained_as_quickly_as_ot
         "label-missing",
         "No subscription matches: Bare would, but the host lacks the label secret.",
     )
+
+
+def test_what_came_a_few_at_a_time_is_packed_in_pieces_of_bounded_size(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deploy(agent, port("All", "EXISTS(Amount)"))
+    large = [a_message(agent, {"Amount": Decimal(n)}, written={"Note": "x" * 20_000}) for n in range(10)]
+    small = [a_message(agent, {"Amount": Decimal(n)}) for n in range(30)]
+    for message in large + small:
+        publish(agent, message)
+    monkeypatch.setattr(cleanup, "_PACKED_BYTES", 50_000)
+
+    assert agent.cleanup.pack_track() == 40
+
+    packed = rows(agent.database, "SELECT messages FROM track_published ORDER BY messages")
+    assert (packed, rows(agent.database, "SELECT count(*) FROM track_few")) == ([(3,), (3,), (3,), (31,)], [(0,)])
+    assert len(agent.track.find([each.id for each in large + small])) == 40
