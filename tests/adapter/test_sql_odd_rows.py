@@ -8,6 +8,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from crossdock.adapter.sql import receive
 from crossdock.errors import TransientError
 from sql_orders import on_postgresql, receiving
 
@@ -132,3 +133,15 @@ def test_rows_that_cannot_be_received_take_no_place_of_others(
         b'{"id":1,"item":"one"}',
         b'{"id":2,"item":"two"}',
     ]
+
+
+def test_no_more_and_more_rows_are_listed_where_none_can_be_received(
+    folder: Path, orders: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(receive, "_LEFT_OUT_AT_MOST", 3)
+    orders.execute("CREATE VIEW many AS SELECT NULL AS id, item FROM orders, (VALUES (1), (2), (3), (4))")
+    adapter = receiving(folder, query="SELECT * FROM many", limit=2)
+
+    assert [adapter.list().ready for _ in range(4)] == [()] * 4
+
+    assert adapter._most == 5

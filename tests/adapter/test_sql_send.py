@@ -20,7 +20,14 @@ from sqlalchemy import URL, event, text
 from crossdock.adapter.registry import send_adapter
 from crossdock.adapter.sql.database import Database
 from crossdock.adapter.sql.send import SqlSendAdapter
-from crossdock.errors import ApplicationError, MessageGoneError, PartnerError, TerminalError, TransientError
+from crossdock.errors import (
+    ApplicationError,
+    MessageGoneError,
+    OutageError,
+    PartnerError,
+    TerminalError,
+    TransientError,
+)
 from crossdock.host.outcome import Complete, Suspend
 from crossdock.message.context import Context
 from crossdock.message.message import Message, MessageId, Part, StreamedPart
@@ -203,6 +210,22 @@ def test_part_that_cannot_be_fetched_holds_back_no_other_message(
     with closing(SqlSendAdapter(address, statement=INSERT)) as adapter:
         assert outcomes(adapter, [an_order(1), broken, an_order(2)]) == [None, error, None]
     assert values(shop, "SELECT id FROM orders") == [(1,), (2,)]
+
+
+def test_messages_do_not_wait_for_a_messagebox_that_is_away_one_after_the_other(
+    shop: psycopg.Connection[Any], address: str
+) -> None:
+    asked: list[int] = []
+
+    def fetched() -> BinaryIO:
+        asked.append(1)
+        raise OutageError("PostgreSQL cannot be reached", "")
+
+    broken = [Message(MessageId(uuid4()), Context(), (StreamedPart("body", fetched),)) for _ in range(3)]
+
+    with closing(SqlSendAdapter(address, statement=INSERT)) as adapter, pytest.raises(OutageError):
+        adapter.send_batch([an_order(1), *broken])
+    assert (len(asked), values(shop, "SELECT id FROM orders")) == (1, [])
 
 
 def test_batch_is_one_transaction_with_few_statements(shop: psycopg.Connection[Any], address: str) -> None:

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+import acting
 from crossdock.errors import TooManyMessagesError
+from crossdock.messagebox import decide
 from crossdock.messagebox.agent import Agent
 from express import rows, unbalanced
 from running import deploy, message, publish
@@ -45,6 +47,24 @@ def test_messages_for_which_very_many_instances_wait_are_given_in_parts_only(wai
         publish(waiting, *payments)
 
     assert publish(waiting, *payments[:3]).references == 3 * 600
+    assert unbalanced(waiting.database) == []
+
+
+@pytest.mark.parametrize(("most", "result"), [(50, "routed"), (20, "still suspended: so many running instances")])
+def test_messages_for_which_many_instances_wait_now_are_resumed_in_parts_or_stay(
+    waiting: Agent, monkeypatch: pytest.MonkeyPatch, most: int, result: str
+) -> None:
+    unrouted = [message(waiting, "Payment", "a") for _ in range(3)]
+    publish(waiting, *unrouted, message(waiting, "Payment", "b"))
+    publish(waiting, *(message(waiting, "Order", "a") for _ in range(30)))
+    monkeypatch.setattr(decide, "_FOLLOWING_IN_ANY_CASE", most)
+    monkeypatch.setattr(decide, "_FOLLOWING_FOR_EACH", 0)
+
+    resumed = acting.resume(waiting, [], everything=True)
+
+    results = {each.id: each.result for each in resumed}
+    assert all(results[str(each.id)].startswith(result) for each in unrouted)
+    assert list(results.values()).count("still nobody wants it") == 1
     assert unbalanced(waiting.database) == []
 
 

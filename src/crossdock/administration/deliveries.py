@@ -12,7 +12,7 @@ from uuid import UUID
 
 from crossdock.administration.message_ids import read_message_ids
 from crossdock.administration.suspended import Selection, SuspendedRow, select, shown
-from crossdock.errors import NotAllowedError, UnroutedError, UsageError
+from crossdock.errors import NotAllowedError, TooManyMessagesError, UnroutedError, UsageError
 from crossdock.message.message import Message
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.audit import REFUSED, Act
@@ -171,7 +171,7 @@ def _resumed(agent: Agent, batch: Sequence[SuspendedMessage]) -> list[Outcome]:
     ready = [row.delivery for row in batch if row.kind in _DELIVERIES and row.promoted is not None]
     withheld = agent.suspended.withheld(tried) if tried else {}
     queued = agent.suspended.resume_deliveries(ready) if ready else {}
-    routed = agent.route_again(unrouted) if unrouted else {}
+    routed = _routed(agent, unrouted)
     outcomes = []
     for row in batch:
         if row.promoted is None:
@@ -186,13 +186,23 @@ def _resumed(agent: Agent, batch: Sequence[SuspendedMessage]) -> list[Outcome]:
         elif row.kind in _ROUTED_AGAIN:
             wanted = routed.get(row.id)
             results = {None: "resumed by somebody else", False: "still nobody wants it", True: "routed"}
-            outcomes.append(_outcome(row, results[wanted], done=bool(wanted)))
+            result = f"still suspended: {wanted}" if isinstance(wanted, TooManyMessagesError) else results[wanted]
+            outcomes.append(_outcome(row, result, done=wanted is True))
         elif row.kind == "receive":
             result = _receive_again(agent, row)
             outcomes.append(_outcome(row, result, done=result.startswith("published")))
         else:
             outcomes.append(_outcome(row, "cannot be resumed: nobody waits for it any more", done=False))
     return outcomes
+
+
+def _routed(agent: Agent, ids: Sequence[UUID]) -> dict[UUID, bool | TooManyMessagesError]:
+    """Whether somebody wants each of them now, or that too many instances do."""
+    try:
+        return {**agent.route_again(ids)} if ids else {}
+    except TooManyMessagesError as error:
+        middle = len(ids) // 2
+        return {**_routed(agent, ids[:middle]), **_routed(agent, ids[middle:])} if middle else {ids[0]: error}
 
 
 def _terminated(agent: Agent, batch: Sequence[SuspendedMessage]) -> list[Outcome]:
@@ -230,7 +240,7 @@ def _receive_again(agent: Agent, row: SuspendedMessage) -> str:
         return f"still fails: {publication.failures[0].reason}"
     try:
         published = agent.publish_by_hand([publication], Act("resume", str(row.id), {"kind": "receive"}))
-    except UnroutedError as error:
+    except (UnroutedError, TooManyMessagesError) as error:
         return f"still fails: {error}"
     if not published.publications:
         return "resumed by somebody else"

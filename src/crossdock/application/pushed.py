@@ -124,7 +124,7 @@ class PushedLocations:
             self._agent.message_id,
             self._threads_of(location),
             self._agent.tracer,
-            lambda: self._publisher.await_room(location.id),
+            lambda: self._publisher.has_room(location.id),
         )
 
     def _threads_of(self, location: ReceiveLocation) -> PipelineThreads:

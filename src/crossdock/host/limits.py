@@ -72,7 +72,6 @@ class HostLimits:
     published_bytes: int = 16 * 1024 * 1024  # in one transaction
     published_messages: int = 20_000  # in one transaction, if it is not all of one body
     unpublished_bytes: int = 128 * 1024 * 1024  # held for the transactions to come, before partners have to wait
-    room_seconds: float = 10.0  # so long; then they are told to come again
 
 
 DEFAULT_LIMITS = HostLimits()

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from queue import SimpleQueue
-from threading import Condition, Thread
+from threading import Lock, Thread
 
 from crossdock.errors import TransientError
 from crossdock.host.limits import DEFAULT_LIMITS, HostLimits
@@ -22,7 +22,6 @@ from crossdock.messagebox.rows import Published
 from crossdock.pipeline.limits import context_bytes
 
 _STOPPED = "This process is stopping."
-_NO_ROOM = "Too much waits to be published."
 _MESSAGE_BYTES = 2_048  # what a message takes in memory besides its body
 
 
@@ -42,7 +41,7 @@ class Publisher:
         self._limits = limits
         self._asked: SimpleQueue[_Asked | None] = SimpleQueue()
         self._unpublished: defaultdict[int | None, int] = defaultdict(int)  # bytes, by location
-        self._changed = Condition()
+        self._changing = Lock()
         self._thread = Thread(target=self._run, name="publish", daemon=True)
 
     def start(self) -> None:
@@ -71,25 +70,20 @@ class Publisher:
         self._asked.put(asked)
         return asked.future
 
-    def await_room(self, location: int) -> None:
-        """Before more is made to be published: a small body may hold very many messages, or be compressed.
+    def has_room(self, location: int) -> bool:
+        """Whether no more of this location waits to be published than it leaves to the others.
 
-        Waits while more of this location is waiting than it leaves to the others; TransientError if that takes long.
+        To be asked before more is made: a small body may hold very many messages, or be compressed.
         """
-        with self._changed:
-            if not self._changed.wait_for(lambda: self._has_room(location), self._limits.room_seconds):
-                raise TransientError(_NO_ROOM)
-
-    def _has_room(self, location: int) -> bool:
-        mine = self._unpublished.get(location, 0)
-        return mine == 0 or mine < self._limits.unpublished_bytes - sum(self._unpublished.values())
+        with self._changing:
+            mine = self._unpublished.get(location, 0)
+            return mine == 0 or mine < self._limits.unpublished_bytes - sum(self._unpublished.values())
 
     def _hold(self, location: int | None, size: int) -> None:
-        with self._changed:
+        with self._changing:
             self._unpublished[location] += size
             if not self._unpublished[location]:
                 del self._unpublished[location]
-            self._changed.notify_all()
 
     def _run(self) -> None:
         limits = self._limits

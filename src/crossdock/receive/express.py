@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -23,6 +25,7 @@ from crossdock.receive.threads import PipelineThreads
 from crossdock.tracing import Span, Tracer
 
 _NOTHING: Mapping[str, Value] = MappingProxyType({})
+_ROOM_SECONDS, _LOOK_SECONDS = 10.0, 0.05  # until partners are told to come again
 
 
 class Responder(Protocol):
@@ -57,7 +60,7 @@ class PushedReceiver:
         ids: Callable[[], MessageId],
         threads: PipelineThreads,
         tracer: Tracer | None = None,
-        await_room: Callable[[], None] = lambda: None,
+        has_room: Callable[[], bool] = lambda: True,
     ) -> None:
         self._location = location
         self._response = response
@@ -66,7 +69,7 @@ class PushedReceiver:
         self._ids = ids
         self._threads = threads
         self._tracer = tracer or Tracer()
-        self._await_room = await_room
+        self._has_room = has_room
 
     @property
     def two_way(self) -> bool:
@@ -107,15 +110,19 @@ class PushedReceiver:
         return self._tracer.span("publish", self._location.definition.name, received.trace)
 
     async def _received(self, body: bytes, properties: Mapping[str, Value], most: int) -> Publication:
-        publication = await self._threads.run(lambda: self._taken_apart(body, properties, most))
+        deadline = time.monotonic() + _ROOM_SECONDS
+        while (publication := await self._threads.run(lambda: self._taken_apart(body, properties, most))) is None:
+            if time.monotonic() > deadline:
+                raise TransientError("Too much waits to be published.")
+            await asyncio.sleep(_LOOK_SECONDS)  # on no thread: answers need them too
         if not publication.messages:
             reasons = [_of_body(failure.reason) for failure in publication.failures]
             raise DocumentError(reasons[0] if reasons else "there is no message in it")
         return publication
 
-    def _taken_apart(self, body: bytes, properties: Mapping[str, Value], most: int) -> Publication:
-        self._await_room()
-        return self._location.pushed(body, properties, self._ids, most=most)
+    def _taken_apart(self, body: bytes, properties: Mapping[str, Value], most: int) -> Publication | None:
+        """None if there is no room for what would be made of it."""
+        return self._location.pushed(body, properties, self._ids, most=most) if self._has_room() else None
 
     async def _usable(self, claimed: ClaimedResponse) -> Response:
         """The response as it goes out, through the pipeline of the port. It is lost if that fails."""

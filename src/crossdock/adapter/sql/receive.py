@@ -25,6 +25,7 @@ from crossdock.errors import ApplicationError, TransientError, UnusableRowError
 _ROWS_AT_A_TIME = 500
 _ROWS_IN_MEMORY = 32  # each as large as a row may be
 _REPORTED_AT_MOST = 10
+_LEFT_OUT_AT_MOST = 100_000  # rows that cannot be received, listed besides the limit
 
 _Found = tuple[dict[bytes, Source | None], set[str], int]
 
@@ -67,15 +68,21 @@ class SqlReceiveAdapter:
         """The rows that can be received; the others are reported in the log, each once."""
         with self._connected() as connection, self._explained("its query fails"):
             try:
-                rows = self._rows(connection, self._listed.limit(self._most))
-                sources, problems, left_out = self._sources(rows)
-            except DatabaseErrors as error:
-                if not is_too_large(error):
-                    raise
-                sources, problems, left_out = self._sources_by_key(connection)
-        self._left_out = left_out
+                sources, problems, left_out = self._listed_rows(connection)
+            except DatabaseErrors:
+                self._left_out //= 2  # perhaps so many take too long
+                raise
+        self._left_out = min(left_out, _LEFT_OUT_AT_MOST)
         self._report(problems)
         return Listing(tuple(source for source in sources.values() if source is not None))
+
+    def _listed_rows(self, connection: Connection) -> _Found:
+        try:
+            return self._sources(self._rows(connection, self._listed.limit(self._most)))
+        except DatabaseErrors as error:
+            if not is_too_large(error):
+                raise
+            return self._sources_by_key(connection)
 
     @property
     def _most(self) -> int:

@@ -16,7 +16,7 @@ from crossdock.adapter.sql.database import Database, DatabaseErrors, Trouble, tr
 from crossdock.adapter.sql.delivery import KEPT, DeliveredContent, DeliveryRecord, delivered_content
 from crossdock.adapter.sql.parameter import Parameters
 from crossdock.adapter.sql.transport import SqlSendOptions
-from crossdock.errors import CrossdockError, MessageGoneError, PartnerError, TerminalError, TransientError
+from crossdock.errors import CrossdockError, MessageGoneError, OutageError, PartnerError, TerminalError, TransientError
 from crossdock.message.message import Message
 
 _TOLD_CHARACTERS = 300
@@ -74,6 +74,8 @@ class SqlSendAdapter:
             return error
         except TerminalError as error:
             return TerminalError(f"{self.address}: {error}")
+        except OutageError:
+            raise  # the others need not wait for the MessageBox one after the other
         except TransientError as error:
             return error
 
