@@ -9,6 +9,9 @@ TESTS    ?= tests
 WORKERS  ?= 3
 PYTEST    = $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
+# The tests start hundreds of processes, and each starts sooner from compiled modules.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-fast check format soak bench clean
 
