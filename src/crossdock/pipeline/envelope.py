@@ -22,6 +22,7 @@ class Source:
     def __init__(self, content: bytes) -> None:
         self._content = content
         self._taken = 0
+        self._checked = 0
         self._around: Any = None
 
     def check(self, element: Any) -> None:
@@ -41,12 +42,24 @@ class Source:
             return self._content
         body = serialised(element)
         self._taken += len(body)
-        if self._taken > len(self._content) + BEYOND_BYTES:
-            raise DocumentError(
-                f"the messages in its envelope have more than {BEYOND_BYTES:,} bytes beyond the "
-                f"{len(self._content):,} of the file, since each repeats the namespaces around it; send it in parts"
-            )
+        self._bound(self._taken, len(self._content), "messages in its envelope")
         return body
+
+    def envelope(self, element: Any) -> bytes:
+        """The bytes of an envelope, to be checked against its schema. One inside another is in both."""
+        if element.getparent() is None:
+            return self._content
+        body = serialised(element)
+        self._checked += len(body)
+        self._bound(self._checked, ENVELOPES_LIMIT * len(self._content), "envelopes in it")
+        return body
+
+    def _bound(self, taken: int, own: int, what: str) -> None:
+        if taken > own + BEYOND_BYTES:
+            raise DocumentError(
+                f"the {what} have more than {BEYOND_BYTES:,} bytes beyond the {len(self._content):,} of the file, "
+                "since each repeats the namespaces around it; send it in parts"
+            )
 
 
 def check_nested(envelopes: int) -> None:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from io import BytesIO
 from itertools import chain
-from threading import Lock
 from typing import Any
 
 from lxml import etree
@@ -105,14 +104,15 @@ class Xsd:
 
     def __init__(self, schema: Any) -> None:
         self.schema = schema
-        self._lock = Lock()
 
-    def check(self, element: Any) -> None:
-        """Raises DocumentError if it does not fit."""
-        with self._lock:  # what is wrong is kept in the schema
-            problem = None if self.schema.validate(element) else self.schema.error_log[0].message
-        if problem is not None:
-            raise DocumentError(f"it does not fit its schema: {problem}")
+    def check(self, content: bytes) -> None:
+        """Raises DocumentError if it does not fit, or is no document."""
+        try:
+            # While it is parsed: in a tree, libxml2 counts for every mistake all the elements beside it.
+            refuse_doctype(etree.fromstring(content, etree.XMLParser(schema=self.schema, **_OPTIONS)))
+        except etree.XMLSyntaxError as error:
+            parse_document(content)  # which says what is wrong with one that is no XML at all
+            raise DocumentError(f"it does not fit its schema: {error.msg}") from error
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,7 @@ class XmlDisassembler:
             check_nested(inside)
         try:
             if shape.schema is not None:
-                shape.schema.check(root)
+                shape.schema.check(source.envelope(root))
             mine, distinguished = shape.promote(root)
         except (DocumentError, PromotionError) as error:
             yield Document(source.body(root), type_).failed(error)
