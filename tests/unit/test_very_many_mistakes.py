@@ -10,7 +10,7 @@ import pytest
 
 from crossdock.errors import DocumentError
 from crossdock.pipeline.validate import json_validator, xsd_validator
-from pipelines import BATCH, WHOLE, only
+from pipelines import BATCH, WHOLE, only, xml_schema
 
 XSD = """
 <xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema" elementFormDefault="qualified" TARGET>
@@ -77,3 +77,26 @@ def test_json_that_does_not_fit_its_schema_in_very_many_places_takes_no_memory_f
     tracemalloc.stop()
 
     assert peak < 20 * len(content)
+
+
+def test_field_that_is_there_very_often_with_elements_in_it_takes_no_memory_for_each() -> None:
+    schema = xml_schema("Order", Id=("text", "/Order/id"), Name=("text", "/Order/@name"))
+    content = b'<Order name="a">' + b"<id><x/></id>" * 20_000 + b"</Order>"
+
+    tracemalloc.start()
+    document = only(content, schema, large_bytes=0)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert "there are 20000 of it, and a property has one value" in str(document.error)
+    assert peak < 20 * len(content)
+
+
+def test_document_with_a_very_long_namespace_is_kept_back_where_each_element_would_repeat_it() -> None:
+    schema = xml_schema("Order", Id=("text", "/Order/id"))
+    content = b'<Order><a:b xmlns:a="%b"/></Order>' % (b"u" * 3_000)
+
+    kept_back, whole = only(content, schema, large_bytes=0), only(content, schema, large_bytes=WHOLE)
+
+    assert "a namespace of 3,000 characters, and 2,000 is the most" in str(kept_back.error)
+    assert whole.error is None

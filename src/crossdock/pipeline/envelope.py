@@ -13,6 +13,7 @@ from crossdock.errors import DocumentError
 
 BEYOND_BYTES = 64 * 1024 * 1024
 NAMESPACES_LIMIT = 256
+NAMESPACE_CHARACTERS = 2_000
 ENVELOPES_LIMIT = 8
 
 
@@ -35,6 +36,8 @@ class Source:
             raise DocumentError(
                 f"the envelope declares {declared:,} namespaces around its messages, and {NAMESPACES_LIMIT} is the most"
             )
+        for uri in () if around is None else around.nsmap.values():
+            check_namespace(uri or "")
 
     def body(self, element: Any) -> bytes:
         """The bytes of a message: the source itself, or what is taken out of it."""
@@ -60,6 +63,14 @@ class Source:
                 f"the {what} have more than {BEYOND_BYTES:,} bytes beyond the {len(self._content):,} of the file, "
                 "since each repeats the namespaces around it; send it in parts"
             )
+
+
+def check_namespace(uri: str) -> None:
+    """Whether elements may be in it: each of them has it in its tag, which is made anew for each."""
+    if len(uri) > NAMESPACE_CHARACTERS:
+        raise DocumentError(
+            f"the document has a namespace of {len(uri):,} characters, and {NAMESPACE_CHARACTERS:,} is the most"
+        )
 
 
 def check_nested(envelopes: int) -> None:
