@@ -16,7 +16,7 @@ from crossdock.messagebox.instance_rows import StoredInstance
 from crossdock.messagebox.settle import GiveBack, Hold, Retry, Settlement, Suspend
 from crossdock.messagebox.step import Step
 from crossdock.orchestration.environment import EngineEnvironment
-from crossdock.orchestration.history import decode_history
+from crossdock.orchestration.history import decode_history, messages_of
 from crossdock.orchestration.program import RunTools
 from crossdock.orchestration.run import InstanceRun
 from crossdock.orchestration.runs import SeenOnce
@@ -121,8 +121,10 @@ class Preparation:
     def _replayed(self, stored: StoredInstance, version: str) -> Live:
         program = self._programs.of(stored.service_id, version)
         tools = RunTools(program)
-        tools.messages.update(stored.messages)
         records = decode_history(stored.records)
+        held = {stored.activation, *messages_of(records), *(message for _, message, _ in stored.parked)}
+        # Those of all instances that are loaded together are there: each would keep them as long as itself.
+        tools.give(message for id_, message in stored.messages.items() if id_ in held)
         run = InstanceRun(program.orchestration, stored.id, tools, replaying=records)
         history = list(stored.records) if self._environment.samples.has(program.version, stored.id) else None
         return Live(stored.id, program, stored.activation, tools, run, stored.step, True, stored.subscribed, history)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any
@@ -20,8 +20,11 @@ from crossdock.orchestration.stepped import MadeMessage
 from crossdock.orchestration.version import load
 from crossdock.pipeline.build import document_map, receive_pipeline
 from crossdock.pipeline.definition import PipelineDefinition
+from crossdock.pipeline.limits import body_bytes
 from crossdock.pipeline.receive import ReceivePipeline
 from crossdock.subscription.router import ActivatingReceive
+
+_MESSAGE_BYTES = 2_048  # besides its texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +74,29 @@ class Program:
 
 
 class RunTools:
-    """What one run needs: its messages, and its program. `messages` are those that the instance was given."""
+    """What one run needs: its messages, and its program. `messages` are those that the instance was given.
 
-    __slots__ = ("_program", "messages")
+    `size` is about what they take in memory, in bytes.
+    """
+
+    __slots__ = ("_program", "messages", "size")
 
     def __init__(self, program: Program) -> None:
         self._program = program
         self.messages: dict[UUID, Message] = {}
+        self.size = 0
+
+    def give(self, messages: Iterable[Message]) -> None:
+        for each in messages:
+            if each.id not in self.messages:
+                self.size += _size(each)
+            self.messages[each.id] = each
+
+    def keep(self, ids: Collection[UUID]) -> None:
+        """Nothing but these is read again."""
+        kept = [each for id_, each in self.messages.items() if id_ in ids]
+        self.messages, self.size = {}, 0
+        self.give(kept)
 
     def load(self, message: UUID) -> Message:
         found = self.messages.get(message)
@@ -90,6 +109,11 @@ class RunTools:
 
     def map(self, name: str, message: Message) -> tuple[str, bytes]:
         return self._program.map(name, message)
+
+
+def _size(message: Message) -> int:
+    values = (*message.context.promoted.values(), *message.context.written.values())
+    return _MESSAGE_BYTES + body_bytes([message]) + sum(len(each) for each in values if isinstance(each, str))
 
 
 class Programs:

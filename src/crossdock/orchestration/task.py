@@ -259,7 +259,7 @@ class Outcome:
         return change
 
     def _records(self) -> list[bytes]:
-        return [encode_record(each.record) for each in self.steps[self._first_recorded :]]
+        return [encode_record(each.record) for each in self.recorded_steps]
 
     @property
     def history(self) -> list[bytes]:
@@ -270,12 +270,13 @@ class Outcome:
     @property
     def recorded(self) -> int:
         """How many steps are recorded."""
-        return len(self.steps) - self._first_recorded
+        return len(self.recorded_steps)
 
     @property
-    def _first_recorded(self) -> int:
-        """Of what was continued only what followed it is recorded."""
-        return max((n for n, each in enumerate(self.steps, 1) if isinstance(each.state, ContinuedWith)), default=0)
+    def recorded_steps(self) -> Sequence[Stepped]:
+        """Of what was continued only what followed it."""
+        continued = (n for n, each in enumerate(self.steps, 1) if isinstance(each.state, ContinuedWith))
+        return self.steps[max(continued, default=0) :]
 
     def _held(self) -> list[Settlement]:
         return [Hold(each, self.live.id, self.live.step + self.recorded) for each in self.task.references]

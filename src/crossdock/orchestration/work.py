@@ -90,8 +90,7 @@ class Worker:
         live = task.live
         assert live is not None
         try:
-            for each in task.references:
-                live.tools.messages[each.message.id] = each.message
+            live.tools.give(each.message for each in task.references)
             outcome = Outcome(task, live, host_instance)
             if task.is_cancelled and live.step == 0:
                 outcome.cancel_unbegun()
