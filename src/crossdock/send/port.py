@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict
 
 from crossdock.adapter.allowed import Allowed
 from crossdock.adapter.contract import BatchSendAdapter, SendAdapter
-from crossdock.adapter.registry import printable_address
+from crossdock.adapter.registry import largest_answer, printable_address
 from crossdock.adapter.secret import without_secrets
 from crossdock.errors import AttemptsError, CrossdockError, TransientError, UnexpectedError
 from crossdock.foreign import FOREIGN_CODE, described
@@ -24,6 +24,7 @@ from crossdock.host.outcome import Answer, Clock, Complete, Outcome, Postpone, R
 from crossdock.message.message import Message, MessageId
 from crossdock.pipeline.build import receive_pipeline
 from crossdock.pipeline.build_send import send_pipeline
+from crossdock.pipeline.decode import LIMIT_BYTES
 from crossdock.pipeline.definition import PipelineDefinition, SendPipelineDefinition
 from crossdock.pipeline.receive import ReceivePipeline
 from crossdock.pipeline.send import SendPipeline
@@ -78,7 +79,10 @@ class SendPort:
     def from_definition(cls, stored: Mapping[str, Any], new_id: Callable[[], MessageId]) -> SendPort:
         """Raises ApplicationError if it cannot work here."""
         definition = PortDefinition.model_validate(stored)
-        response = None if definition.response is None else receive_pipeline(definition.response)
+        unpacked = _largest_answer(definition)
+        response = (
+            None if definition.response is None else receive_pipeline(definition.response, unpacked_limit=unpacked)
+        )
         return cls(definition, send_pipeline(definition.pipeline), response, new_id)
 
     @property
@@ -259,3 +263,12 @@ class SendPort:
             return printable_address(*destination(message))
         except CrossdockError:
             return None
+
+
+def _largest_answer(definition: PortDefinition) -> int:
+    """In bytes, also where it is unpacked: several may be in memory at once."""
+    places = [(each.kind, each.options) for each in definition.allow]
+    if definition.adapter is not None:
+        places = [(definition.adapter, definition.options)]
+    said = [largest_answer(kind, options) for kind, options in places]
+    return min(LIMIT_BYTES, max((LIMIT_BYTES if each is None else each for each in said), default=LIMIT_BYTES))
