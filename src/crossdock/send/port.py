@@ -26,6 +26,7 @@ from crossdock.pipeline.build import receive_pipeline
 from crossdock.pipeline.build_send import send_pipeline
 from crossdock.pipeline.decode import LIMIT_BYTES
 from crossdock.pipeline.definition import PipelineDefinition, SendPipelineDefinition
+from crossdock.pipeline.limits import body_bytes
 from crossdock.pipeline.receive import ReceivePipeline
 from crossdock.pipeline.send import SendPipeline
 from crossdock.send.dynamic import Transports, chosen, destination, made_adapter
@@ -36,6 +37,8 @@ from crossdock.send.window import ServiceWindow
 RETRY_COUNT = 3
 RETRY_INTERVAL = timedelta(minutes=5)
 _SAY_AGAIN_SECONDS = 60.0
+_AFTER_OTHERS = timedelta(seconds=5)
+_TOGETHER_BYTES = 16 * 1024 * 1024  # what a pipeline has made of the messages of a batch, before it goes out
 
 logger = logging.getLogger(__name__)
 
@@ -154,19 +157,28 @@ class SendPort:
             return [closed] * len(messages)
         problems: dict[int, CrossdockError | None] = {}
         outgoing: dict[int, Message] = {}
+        size = 0
         for position, (message, _) in enumerate(messages):
             try:
                 with FOREIGN_CODE:
                     outgoing[position] = self.pipeline.execute(message)
+                size += body_bytes([outgoing[position]])
             except CrossdockError as error:
                 problems[position] = error
             except Exception as error:
                 problems[position] = self._unexpected(error)
+            if size >= _TOGETHER_BYTES:
+                told = self._send_batch(list(outgoing.values()))
+                problems |= zip(outgoing, told, strict=True)
+                outgoing, size = {}, 0
+                if isinstance(told[-1], TransientError):  # perhaps nothing can be sent: the others are not tried
+                    break
         problems |= zip(outgoing, self._send_batch(list(outgoing.values())), strict=True)
-        outcomes: list[Outcome] = []
-        for position, (message, attempt) in enumerate(messages):
-            problem = problems[position]
-            outcomes.append(Complete() if problem is None else self._failed(message, problem, attempt))
+        outcomes: list[Outcome] = [Postpone(_AFTER_OTHERS, f"Send port {self.name!r}: those before it failed.")]
+        outcomes *= len(messages)
+        for position, problem in problems.items():
+            message, attempt = messages[position]
+            outcomes[position] = Complete() if problem is None else self._failed(message, problem, attempt)
         return outcomes
 
     def _send_batch(self, messages: Sequence[Message]) -> Sequence[CrossdockError | None]:
