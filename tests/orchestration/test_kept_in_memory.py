@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from crossdock.message.message import Message, Part
 from crossdock.messagebox.agent import Agent
-from crossdock.orchestration import runs
+from crossdock.orchestration import runs, task, work
+from crossdock.orchestration.commit import Commits
 from crossdock.orchestration.engine import Engine
 from crossdock.orchestration.task import Live
 from running import clean, deploy, engine, message, publish, sent, settled
@@ -85,4 +89,66 @@ def test_instances_whose_messages_have_no_room_are_replayed_when_they_go_on(
         settled(agent)
 
     assert sorted(body["id"] for _, body in sent(agent)) == ["a", "b", "c"]
+    clean(agent)
+
+
+HOLDING = """
+out = Port("Out")
+case = Correlation("OrderId", types=["Payment"])
+
+@orchestration(Receive("Order", initializes=case))
+async def buy(process: Process, order: Message) -> None:
+    lines = order.json()
+    await process.receive(case)
+    await process.send(out, process.message("Note", {"id": order["OrderId"], "amount": len(lines)}))
+"""
+
+
+def large(agent: Agent, name: str) -> Message:
+    """Its values take twenty times its bytes."""
+    order = message(agent, "Order", name)
+    return Message(order.id, order.context, (Part("body", b"[" + b"[]," * 40_000 + b"[]]"),))
+
+
+def test_values_in_the_large_bodies_of_many_instances_are_not_in_memory_at_once(agent: Agent, folder: Path) -> None:
+    deploy(agent, folder, HOLDING, "buy")
+    names = [f"n{number}" for number in range(20)]
+    publish(agent, *(large(agent, name) for name in names))
+
+    tracemalloc.start()
+    with engine(agent):
+        settled(agent)
+        publish(agent, *(message(agent, "Payment", name) for name in names))
+        settled(agent)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert [body["amount"] for _, body in sent(agent)] == [40_001] * 20
+    assert peak < 25_000_000
+    clean(agent)
+
+
+def test_large_messages_that_are_sent_are_committed_apart(
+    agent: Agent, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task, "TOGETHER_BYTES", 40)
+    monkeypatch.setattr(work, "TOGETHER_BYTES", 40)
+    committed: list[int] = []
+    commit = Commits.commit
+
+    def noted(commits: Commits, instance: int, outcomes: Sequence[task.Outcome]) -> None:
+        committed.append(len(outcomes))
+        commit(commits, instance, outcomes)
+
+    monkeypatch.setattr(Commits, "commit", noted)
+    deploy(agent, folder, WATCH, "watch")
+    publish(agent, *(message(agent, "Order", name) for name in "abcd"))
+    with engine(agent):
+        settled(agent)
+        committed.clear()
+        publish(agent, *(message(agent, "Payment", name, 0) for name in "abcd"))
+        settled(agent)
+
+    assert max(committed) <= 2  # each sends 21 bytes
+    assert len(sent(agent)) == 4
     clean(agent)

@@ -10,7 +10,7 @@ from typing import Any, assert_never
 from uuid import UUID
 
 from crossdock.errors import ApplicationError, InstanceEndedError, Mismatch, OrchestrationError, brief
-from crossdock.message.message import Message, MessageId, StreamedPart
+from crossdock.message.message import Message, MessageId, Part, StreamedPart
 from crossdock.message.publication import Awaited
 from crossdock.messagebox.instance_change import WAKE_UP, InstanceChange
 from crossdock.messagebox.instance_rows import new_instance_id
@@ -45,6 +45,7 @@ from crossdock.subscription.router import receive_of
 _REPORT, _REASON = "ErrorReport.ErrorType", "ErrorReport.Description"
 BY_CODE = "suspended-by-code"
 _SECRET_BYTES = 16
+TOGETHER_BYTES = 16 * 1024 * 1024  # of the steps that are committed together
 _MOST_CONTINUED = 100
 _REPLAYED = "A replay right after the step found this, and nothing of the step is done."
 LATE = "The instance ended without taking this message."
@@ -173,6 +174,14 @@ class Outcome:
     steps: list[Stepped] = field(default_factory=list)
     continued: ContinuedWith | None = None
     mismatch: Mismatch | None = None
+
+    @property
+    def size(self) -> int:
+        """The bytes of what it sends; the most there is room for where the code may hold the values of a large body."""
+        if self.task.has_streams or self.live.tools.has_large:
+            return TOGETHER_BYTES
+        parts = (part for each in self.steps for send in each.sends for part in send.parts)
+        return sum(len(part.body) for part in parts if isinstance(part, Part))
 
     def cancel_unbegun(self) -> None:
         """Its first step was never done, so there is nothing to undo: it ends, and none of its code is run."""
