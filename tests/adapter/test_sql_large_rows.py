@@ -9,7 +9,9 @@ from typing import Any
 import psycopg
 import pytest
 
+from crossdock.adapter.sql import receive
 from crossdock.adapter.sql.receive import SqlReceiveAdapter
+from crossdock.errors import TransientError
 from sql_orders import DONE, QUERY, on_postgresql, receiving
 
 _VERSIONS: list[dict[str, Any]] = [{}, {"version": "id"}]
@@ -75,3 +77,28 @@ def test_large_rows_take_no_place_of_others(folder: Path, orders: sqlite3.Connec
     listed = [adapter.list().ready for _ in range(3)][-1]
 
     assert len(adapter.read_batch([source.identity for source in listed])) == 2
+
+
+def test_rows_that_have_grown_too_large_to_be_read_together_are_read_one_by_one(
+    folder: Path, orders: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    adapter = receiving(folder, version="id")
+    identities = [source.identity for source in adapter.list().ready]
+    monkeypatch.setattr(receive, "_READ_TOGETHER_BYTES", 1_000)
+    orders.execute("UPDATE orders SET item = hex(zeroblob(300))")
+
+    with pytest.raises(TransientError, match="its rows have grown, and are read one by one"):
+        adapter.read_batch(identities)
+
+    assert all(len(adapter.read(identity) or b"") > 600 for identity in identities)
+
+
+def test_rows_that_have_changed_are_not_held(
+    folder: Path, orders: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    adapter = receiving(folder)
+    identities = [source.identity for source in adapter.list().ready]
+    monkeypatch.setattr(receive, "_READ_TOGETHER_BYTES", 1_000)
+    orders.execute("UPDATE orders SET item = hex(zeroblob(300))")
+
+    assert set(adapter.read_batch(identities)) == {None}

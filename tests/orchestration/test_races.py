@@ -118,8 +118,8 @@ def test_of_two_processes_with_one_instance_one_does_the_step(waiting: Agent, da
         first = waiting.queues.dequeue(host(waiting), one.instance, limit=1, subqueue=ORCHESTRATIONS)
         second = another.queues.dequeue(host(waiting), two.instance, limit=1, subqueue=ORCHESTRATIONS)
         with a_worker(waiting) as left, a_worker(another) as right:
-            earlier, _ = right._stepped(two.instance, tasks_of(second, []))
-            later, _ = left._stepped(one.instance, tasks_of(first, []))
+            earlier = list(right._stepped(two.instance, tasks_of(second, []), []))
+            later = list(left._stepped(one.instance, tasks_of(first, []), []))
             assert (len(earlier), len(later)) == (1, 1)
             right._commits.commit(two.instance, earlier)
             left._commits.commit(one.instance, later)
@@ -243,7 +243,7 @@ def test_epoch_that_moves_while_code_runs_is_matched_again_and_the_code_is_not_r
 ) -> None:
     publish(waiting, message(waiting, "Payment", "a"))
     with living(waiting) as life, a_worker(waiting) as worker, Agent(database) as another:
-        outcomes, _ = worker._stepped(life.instance, tasks_of(claimed(waiting, life), []))
+        outcomes = list(worker._stepped(life.instance, tasks_of(claimed(waiting, life), []), []))
         another.subscriptions.stop("Out")
         worker._commits.commit(life.instance, outcomes)
 

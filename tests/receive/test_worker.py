@@ -251,6 +251,32 @@ def test_task_reads_from_a_slow_location_for_a_while_and_leaves_the_rest_for_lat
     assert found == {reading.Content: 2 * BATCH_ITEMS, reading.Unreadable: BATCH_ITEMS}
 
 
+class GrownAdapter(SlowlyAnsweringAdapter):
+    """Gives far more than it listed."""
+
+    def read(self, identity: bytes) -> bytes:  # noqa: ARG002
+        return b"content"
+
+
+def test_sources_that_have_grown_are_not_all_read_before_the_first_is_published(
+    agent: Agent, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deployed(agent, folder)
+    items = listed(agent, folder, **{f"n{number}": b"x" for number in range(3 * BATCH_ITEMS)})
+    adapter = GrownAdapter(Clock())
+    monkeypatch.setattr(adapter, "batches", [])
+    monkeypatch.setattr(reading, "BATCHES_BYTES", BATCH_ITEMS)
+    locations = {
+        id_: replace(ReceiveLocation.from_definition(id_, host, kept), adapter=adapter)
+        for id_, host, kept in agent.configuration.locations()
+    }
+
+    read = reading.Reading(locations, lambda _: "", items)
+
+    assert adapter.batches == [BATCH_ITEMS]
+    assert {type(read.read(item)) for item in items} == {reading.Content}
+
+
 ERRORS = [TransientError("away"), FileNotFoundError("no such table")]
 
 

@@ -163,3 +163,25 @@ def test_memory_does_not_grow_with_lines_that_are_not_taken(line: bytes) -> None
     tracemalloc.stop()
     assert "the file holds" in str(document.error)
     assert peak < 100_000_000
+
+
+@pytest.mark.parametrize(
+    ("start", "problem"),
+    [("a", "it has 1200001 columns instead of 3"), ('"a"', "it has 1,200,000 delimiters, and 1,000,000 is the most")],
+)
+def test_memory_does_not_grow_with_columns_that_a_line_should_not_have(start: str, problem: str) -> None:
+    content = (start + ",ж" * 1_200_000).encode()
+    tracemalloc.start()
+
+    [document] = flat(content)
+
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert problem in str(document.error)
+    assert peak < 6 * len(content)
+
+
+def test_first_line_that_names_very_many_columns_is_refused() -> None:
+    [document] = flat(b"id,amount" + b",a" * 1_000_000, columns=())
+
+    assert "it has 1,000,001 delimiters, and 1,000,000 is the most" in str(document.error)

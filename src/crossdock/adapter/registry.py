@@ -56,6 +56,12 @@ def allowed_adapter(kind: str, place: str, target: str, options: Mapping[str, An
     return _remembering(kind, send.adapter(target, **bounds, **checked(kind, send.options, options)), port)
 
 
+def largest_answer(kind: str, options: Mapping[str, Any]) -> int | None:
+    """In bytes; None if there is no limit, or nobody says."""
+    said = TRANSPORTS[kind].send.largest_answer if kind in TRANSPORTS else None
+    return None if said is None else said(options)
+
+
 def allowing(kind: str) -> Allowing:
     """What a message may choose of this kind. ApplicationError: it must not name code that is run."""
     found = TRANSPORTS[kind].allowing if kind in TRANSPORTS else None

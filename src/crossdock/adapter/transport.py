@@ -90,7 +90,8 @@ class Sending:
 
     `macros` are those that an address has besides `%MessageID%` and properties; None if an address has no macros at
     all. `templates` gives the texts among the options that have macros, each after what it is called. `writes` says
-    which file it makes, by the folder and the address, macros included; None if it makes none.
+    which file it makes, by the folder and the address, macros included; None if it makes none. `largest_answer` gives
+    the bytes of the largest answer that it takes with these options; None if there is no such limit.
     """
 
     adapter: Callable[..., SendAdapter]
@@ -100,6 +101,7 @@ class Sending:
     macros: tuple[str, ...] | None = None
     templates: Callable[[Mapping[str, Any]], Iterator[tuple[str, str]]] = _no_templates
     writes: Callable[[Path, str], Path] | None = None
+    largest_answer: Callable[[Mapping[str, Any]], int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

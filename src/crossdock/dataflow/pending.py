@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, field
 
 from crossdock.message.publication import Publication
-from crossdock.pipeline.limits import TOGETHER_BYTES, context_bytes
+from crossdock.pipeline.limits import TOGETHER_BYTES, body_bytes, context_bytes
 from crossdock.receive.item import IntakeItem
 
 _INTERCHANGES_PER_TRANSACTION = 500
@@ -26,7 +26,9 @@ class Pending:
 
     def add(self, item: IntakeItem, publication: Publication) -> None:
         self.publications.append((item, publication))
-        self.size += item.size
+        failed = [failure.message for failure in publication.failures]
+        # A source may be compressed, and what is taken out of an envelope may be larger than that.
+        self.size += max(item.size, body_bytes(publication.messages) + body_bytes(failed))
         self.messages += len(publication.messages) + len(publication.failures)
         self.contexts += context_bytes(publication.messages)
 

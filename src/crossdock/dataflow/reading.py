@@ -18,6 +18,9 @@ from crossdock.receive.location import ReceiveLocation
 READING_SECONDS = 30.0
 # So many are read together before we look at the clock again.
 BATCH_ITEMS = 100
+# Of what was read in batches and is not taken yet. All that one task is given was less when it was listed, but rows
+# may have grown since.
+BATCHES_BYTES = 256 * 1024 * 1024
 _TOO_SLOW = "its sources take long to read; this one waits until the others had their turn"
 
 
@@ -77,18 +80,20 @@ class Reading:
         batches: defaultdict[int, list[IntakeItem]] = defaultdict(list)
         for item in items:
             batches[item.location_id].append(item)
+        held = 0
         for location_id, batch in batches.items():
             location = self._locations.get(location_id)
             if location is None or not isinstance(location.adapter, BatchReceiveAdapter):
                 continue
             for start in range(0, len(batch), BATCH_ITEMS):
-                if self._seconds[location_id] > READING_SECONDS:
+                if self._seconds[location_id] > READING_SECONDS or held > BATCHES_BYTES:
                     break
                 some = batch[start : start + BATCH_ITEMS]
                 # Reading them one by one fails in the same way, and says so.
                 with suppress(Exception), self._timed(location_id), FOREIGN_CODE:
                     found = location.adapter.read_batch([item.identity for item in some])
                     self._contents |= {item.sequence: content for item, content in zip(some, found, strict=True)}
+                    held += sum(len(content) for content in found if content is not None)
 
     @contextmanager
     def _timed(self, location_id: int) -> Iterator[None]:

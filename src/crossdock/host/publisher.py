@@ -15,11 +15,10 @@ from threading import Lock, Thread
 
 from crossdock.errors import TransientError
 from crossdock.host.limits import DEFAULT_LIMITS, HostLimits
-from crossdock.message.message import Part
 from crossdock.message.publication import Express, Publication
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.rows import Published
-from crossdock.pipeline.limits import context_bytes
+from crossdock.pipeline.limits import body_bytes, context_bytes
 
 _STOPPED = "This process is stopping."
 _MESSAGE_BYTES = 2_048  # what a message takes in memory besides its body
@@ -131,10 +130,9 @@ def _forget(asked: _Asked) -> None:
 
 
 def _size(publication: Publication) -> int:
-    """The bytes of all its bodies, and of many contexts; what is streamed is not held in memory."""
-    messages = [*publication.messages, *(failure.message for failure in publication.failures)]
-    bodies = sum(len(part.body) for message in messages for part in message.parts if isinstance(part, Part))
-    return bodies + context_bytes(publication.messages)
+    """The bytes of all its bodies, and of many contexts."""
+    failed = [failure.message for failure in publication.failures]
+    return body_bytes(publication.messages) + body_bytes(failed) + context_bytes(publication.messages)
 
 
 def _messages(publication: Publication) -> int:

@@ -15,6 +15,7 @@ from crossdock.messagebox.settle import GiveBack, Settlement
 from crossdock.messagebox.step import Step
 from crossdock.orchestration.atomic import perform
 from crossdock.orchestration.environment import EngineEnvironment
+from crossdock.orchestration.history import messages_of
 from crossdock.orchestration.run import AtomicWanted, Failed, Waiting
 from crossdock.orchestration.samples import check_replay
 from crossdock.orchestration.task import Live, Outcome, Task
@@ -123,6 +124,8 @@ class Commits:
         if isinstance(state, Waiting) and outcome.mismatch is None and not outcome.task.has_streams:
             live.history = None if live.history is None else outcome.history
             live.step, live.stored, live.subscribed = live.step + outcome.recorded, True, True
+            if outcome.continued is not None:
+                live.tools.keep(set(messages_of(each.record for each in outcome.recorded_steps)))
             self._environment.runs.keep(live)
         else:
             live.run.drop()

@@ -5,8 +5,9 @@ Messages are kept by their ids, and commands by a digest, so a step takes a few 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from itertools import chain
 from typing import Literal
 from uuid import UUID
 
@@ -146,6 +147,16 @@ def decode_record(stored: bytes) -> StepRecord:
         return _decoder.decode(stored)
     except UnicodeDecodeError as error:
         raise DecodeError(str(error)) from error
+
+
+def messages_of(records: Iterable[StepRecord]) -> Iterator[UUID]:
+    """The messages that an instance was given, or that it kept when it dropped its history."""
+    for event in chain.from_iterable(record.events for record in records):
+        match event:
+            case Activated(message=message) | Arrived(message=message):
+                yield message
+            case Continued():
+                yield from event.messages
 
 
 def decode_history(stored: Sequence[bytes]) -> list[StepRecord]:

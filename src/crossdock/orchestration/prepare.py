@@ -6,7 +6,7 @@ What is suspended, gone or cannot be loaded is dealt with here, and none of its 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from uuid import UUID
 
@@ -16,7 +16,7 @@ from crossdock.messagebox.instance_rows import StoredInstance
 from crossdock.messagebox.settle import GiveBack, Hold, Retry, Settlement, Suspend
 from crossdock.messagebox.step import Step
 from crossdock.orchestration.environment import EngineEnvironment
-from crossdock.orchestration.history import decode_history
+from crossdock.orchestration.history import decode_history, messages_of
 from crossdock.orchestration.program import RunTools
 from crossdock.orchestration.run import InstanceRun
 from crossdock.orchestration.runs import SeenOnce
@@ -37,19 +37,23 @@ class Preparation:
         self._programs = environment.programs
         self._seen = SeenOnce()
 
-    def prepare(self, host_instance: int, tasks: Sequence[Task], settlements: list[Settlement]) -> list[Task]:
-        """Those whose code is in memory now. What becomes of the references of others is added to `settlements`."""
+    def prepare(self, host_instance: int, tasks: Sequence[Task], settlements: list[Settlement]) -> Iterator[Task]:
+        """Those whose code is in memory now, one after the other: each is replayed when it is asked for.
+
+        What becomes of the references of others is added to `settlements`.
+        """
         missing = []
         for task in tasks:
             task.live = self._environment.runs.take(task.id) if task.is_stored else None
             if task.is_stored and (task.live is None or WAKE_UP in task.timers):
                 missing.append(task.id)
         loaded = self._agent.instances.load(self._environment.host_id, missing) if missing else {}
-        ready, parked = [], []
+        parked = []
         for task in tasks:
+            ready = False
             try:
                 if task.live is not None and task.id not in missing:
-                    ready.append(task)
+                    ready = True
                 elif (found := self._begun(host_instance, task, loaded)) is None:
                     settlements += self._without_instance(task)
                 elif isinstance(found, Step):
@@ -58,7 +62,7 @@ class Preparation:
                     settlements += self._before_activation(task)
                 else:
                     task.live = found
-                    ready.append(task)
+                    ready = True
             except ApplicationError as error:
                 reason = f"The orchestration cannot run here: {error}"
                 again = timedelta(seconds=UNUSABLE_SECONDS)
@@ -66,8 +70,9 @@ class Preparation:
             except (Mismatch, HistoryError) as error:
                 stored, reason = loaded[task.id], str(error)
                 parked.append(self._set_aside(host_instance, task, stored, error.code, reason, line=error.line))
+            if ready:
+                yield task
         self._park(host_instance, parked)
-        return ready
 
     def set_aside(self, host_instance: int, task: Task, code: str, reason: str) -> list[Settlement]:
         """Suspend the instance of a task and run none of its code. Gives what becomes of references without one."""
@@ -121,8 +126,10 @@ class Preparation:
     def _replayed(self, stored: StoredInstance, version: str) -> Live:
         program = self._programs.of(stored.service_id, version)
         tools = RunTools(program)
-        tools.messages.update(stored.messages)
         records = decode_history(stored.records)
+        held = {stored.activation, *messages_of(records), *(message for _, message, _ in stored.parked)}
+        # Those of all instances that are loaded together are there: each would keep them as long as itself.
+        tools.give(message for id_, message in stored.messages.items() if id_ in held)
         run = InstanceRun(program.orchestration, stored.id, tools, replaying=records)
         history = list(stored.records) if self._environment.samples.has(program.version, stored.id) else None
         return Live(stored.id, program, stored.activation, tools, run, stored.step, True, stored.subscribed, history)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 from uuid import UUID
 
 from crossdock.errors import ApplicationError, DocumentError
-from crossdock.message.message import Message
+from crossdock.message.message import Message, StreamedPart
 from crossdock.message.property import PropertyRegistry, Value
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.deployment import Version
@@ -20,8 +20,13 @@ from crossdock.orchestration.stepped import MadeMessage
 from crossdock.orchestration.version import load
 from crossdock.pipeline.build import document_map, receive_pipeline
 from crossdock.pipeline.definition import PipelineDefinition
+from crossdock.pipeline.limits import body_bytes
 from crossdock.pipeline.receive import ReceivePipeline
 from crossdock.subscription.router import ActivatingReceive
+
+_MESSAGE_BYTES = 2_048  # besides its texts
+_VALUES = 8  # times the bytes of a body take the values in it: up to thirty times, and mostly less
+_LARGE_BYTES = 8 * 1024 * 1024  # the values in a body that is fetched when it is read
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +76,33 @@ class Program:
 
 
 class RunTools:
-    """What one run needs: its messages, and its program. `messages` are those that the instance was given."""
+    """What one run needs: its messages, and its program. `messages` are those that the instance was given.
 
-    __slots__ = ("_program", "messages")
+    `size` is about what they take in memory, in bytes, if the code holds on to the values in them. `has_large`: one of
+    them has a part that is fetched when it is read.
+    """
+
+    __slots__ = ("_program", "has_large", "messages", "size")
 
     def __init__(self, program: Program) -> None:
         self._program = program
         self.messages: dict[UUID, Message] = {}
+        self.size = 0
+        self.has_large = False
+
+    def give(self, messages: Iterable[Message]) -> None:
+        for each in messages:
+            if each.id not in self.messages:
+                large = sum(isinstance(part, StreamedPart) for part in each.parts)
+                self.size += _size(each) + large * _LARGE_BYTES
+                self.has_large = self.has_large or large > 0
+            self.messages[each.id] = each
+
+    def keep(self, ids: Collection[UUID]) -> None:
+        """Nothing but these is read again."""
+        kept = [each for id_, each in self.messages.items() if id_ in ids]
+        self.messages, self.size, self.has_large = {}, 0, False
+        self.give(kept)
 
     def load(self, message: UUID) -> Message:
         found = self.messages.get(message)
@@ -90,6 +115,11 @@ class RunTools:
 
     def map(self, name: str, message: Message) -> tuple[str, bytes]:
         return self._program.map(name, message)
+
+
+def _size(message: Message) -> int:
+    values = (*message.context.promoted.values(), *message.context.written.values())
+    return _MESSAGE_BYTES + _VALUES * body_bytes([message]) + sum(len(each) for each in values if isinstance(each, str))
 
 
 class Programs:

@@ -99,7 +99,7 @@ def replayed(
 ) -> Exception | None:
     """Why this history cannot be replayed by this program; None if it can."""
     tools = RunTools(program)
-    tools.messages.update(messages)
+    tools.give(messages.values())
     try:
         decoded = [decode_record(each) for each in records]
         with FOREIGN_CODE:

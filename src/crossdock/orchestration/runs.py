@@ -10,6 +10,7 @@ from crossdock.messagebox.rows import Reference
 from crossdock.orchestration.task import Live
 
 _KEPT_RUNS = 4_000
+_KEPT_BYTES = 256 * 1024 * 1024  # of their messages; what is left out is replayed when it goes on
 _KEPT_SEEN = 10_000
 
 
@@ -19,16 +20,22 @@ class Runs:
     def __init__(self) -> None:
         self._lock = Lock()
         self._kept: OrderedDict[UUID, Live] = OrderedDict()
+        self._bytes = 0
 
     def take(self, instance: UUID) -> Live | None:
         with self._lock:
-            return self._kept.pop(instance, None)
+            return self._taken(instance)
 
     def keep(self, live: Live) -> None:
+        dropped = []
         with self._lock:
+            self._taken(live.id)
             self._kept[live.id] = live
-            old = self._kept.popitem(last=False)[1] if len(self._kept) > _KEPT_RUNS else None
-        if old is not None:
+            self._bytes += live.tools.size
+            while len(self._kept) > _KEPT_RUNS or (self._bytes > _KEPT_BYTES and len(self._kept) > 1):
+                dropped.append(self._kept.popitem(last=False)[1])
+                self._bytes -= dropped[-1].tools.size
+        for old in dropped:
             old.run.drop()
 
     def forget(self, instance: UUID) -> None:
@@ -37,9 +44,15 @@ class Runs:
 
     def clear(self) -> None:
         with self._lock:
-            dropped, self._kept = self._kept, OrderedDict()
+            dropped, self._kept, self._bytes = self._kept, OrderedDict(), 0
         for live in dropped.values():
             live.run.drop()
+
+    def _taken(self, instance: UUID) -> Live | None:
+        live = self._kept.pop(instance, None)
+        if live is not None:
+            self._bytes -= live.tools.size
+        return live
 
 
 class SeenOnce:

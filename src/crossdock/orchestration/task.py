@@ -10,7 +10,7 @@ from typing import Any, assert_never
 from uuid import UUID
 
 from crossdock.errors import ApplicationError, InstanceEndedError, Mismatch, OrchestrationError, brief
-from crossdock.message.message import Message, MessageId, StreamedPart
+from crossdock.message.message import Message, MessageId, Part, StreamedPart
 from crossdock.message.publication import Awaited
 from crossdock.messagebox.instance_change import WAKE_UP, InstanceChange
 from crossdock.messagebox.instance_rows import new_instance_id
@@ -45,6 +45,7 @@ from crossdock.subscription.router import receive_of
 _REPORT, _REASON = "ErrorReport.ErrorType", "ErrorReport.Description"
 BY_CODE = "suspended-by-code"
 _SECRET_BYTES = 16
+TOGETHER_BYTES = 16 * 1024 * 1024  # of the steps that are committed together
 _MOST_CONTINUED = 100
 _REPLAYED = "A replay right after the step found this, and nothing of the step is done."
 LATE = "The instance ended without taking this message."
@@ -174,6 +175,14 @@ class Outcome:
     continued: ContinuedWith | None = None
     mismatch: Mismatch | None = None
 
+    @property
+    def size(self) -> int:
+        """The bytes of what it sends; the most there is room for where the code may hold the values of a large body."""
+        if self.task.has_streams or self.live.tools.has_large:
+            return TOGETHER_BYTES
+        parts = (part for each in self.steps for send in each.sends for part in send.parts)
+        return sum(len(part.body) for part in parts if isinstance(part, Part))
+
     def cancel_unbegun(self) -> None:
         """Its first step was never done, so there is nothing to undo: it ends, and none of its code is run."""
         held = [message for _, message, _ in self.task.parked if message != self.live.activation]
@@ -259,7 +268,7 @@ class Outcome:
         return change
 
     def _records(self) -> list[bytes]:
-        return [encode_record(each.record) for each in self.steps[self._first_recorded :]]
+        return [encode_record(each.record) for each in self.recorded_steps]
 
     @property
     def history(self) -> list[bytes]:
@@ -270,12 +279,13 @@ class Outcome:
     @property
     def recorded(self) -> int:
         """How many steps are recorded."""
-        return len(self.steps) - self._first_recorded
+        return len(self.recorded_steps)
 
     @property
-    def _first_recorded(self) -> int:
-        """Of what was continued only what followed it is recorded."""
-        return max((n for n, each in enumerate(self.steps, 1) if isinstance(each.state, ContinuedWith)), default=0)
+    def recorded_steps(self) -> Sequence[Stepped]:
+        """Of what was continued only what followed it."""
+        continued = (n for n, each in enumerate(self.steps, 1) if isinstance(each.state, ContinuedWith))
+        return self.steps[max(continued, default=0) :]
 
     def _held(self) -> list[Settlement]:
         return [Hold(each, self.live.id, self.live.step + self.recorded) for each in self.task.references]

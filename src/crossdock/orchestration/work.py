@@ -7,7 +7,7 @@ says what has happened. `prepare.py` is before the code runs, `commit.py` after 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from uuid import UUID
 
 from crossdock.errors import DeathsError, TransientError
@@ -22,7 +22,7 @@ from crossdock.orchestration.notes import Notes
 from crossdock.orchestration.prepare import Preparation
 from crossdock.orchestration.program import Program, Programs
 from crossdock.orchestration.samples import check_replay
-from crossdock.orchestration.task import Outcome, Task, is_ambiguous
+from crossdock.orchestration.task import TOGETHER_BYTES, Outcome, Task, is_ambiguous
 
 logger = logging.getLogger(__name__)
 
@@ -64,16 +64,24 @@ class Worker:
             self._environment.settle(host_instance, [GiveBack(each) for each in references])
 
     def _together(self, host_instance: int, tasks: Sequence[Task]) -> None:
-        outcomes, settlements = self._stepped(host_instance, tasks)
+        settlements: list[Settlement] = []
+        outcomes: list[Outcome] = []
+        size = 0
+        for outcome in self._stepped(host_instance, tasks, settlements):
+            outcomes.append(outcome)
+            size += outcome.size
+            if size >= TOGETHER_BYTES:  # else the values in hundreds of large bodies would be in memory at once
+                self._commits.commit(host_instance, outcomes)
+                outcomes, size = [], 0
         self._commits.commit(host_instance, outcomes)
         self._environment.settle(host_instance, settlements)
 
-    def _stepped(self, host_instance: int, tasks: Sequence[Task]) -> tuple[list[Outcome], list[Settlement]]:
-        """What the code has done, and what becomes of references that no code was given."""
-        settlements: list[Settlement] = []
-        ready = self._preparation.prepare(host_instance, tasks, settlements)
-        outcomes = [outcome for task in ready if (outcome := self._run(host_instance, task, settlements)) is not None]
-        return outcomes, settlements
+    def _stepped(self, host_instance: int, tasks: Sequence[Task], settlements: list[Settlement]) -> Iterator[Outcome]:
+        """What the code has done. What becomes of references that no code was given is added to `settlements`."""
+        for task in self._preparation.prepare(host_instance, tasks, settlements):
+            outcome = self._run(host_instance, task, settlements)
+            if outcome is not None:
+                yield outcome
 
     def _alone(self, host_instance: int, task: Task) -> None:
         """A process has ended that had some of it in hand: first it is noted, then it is tried by itself."""
@@ -90,8 +98,7 @@ class Worker:
         live = task.live
         assert live is not None
         try:
-            for each in task.references:
-                live.tools.messages[each.message.id] = each.message
+            live.tools.give(each.message for each in task.references)
             outcome = Outcome(task, live, host_instance)
             if task.is_cancelled and live.step == 0:
                 outcome.cancel_unbegun()

@@ -17,6 +17,7 @@ from crossdock.pipeline.lines import lines_of
 
 _BOM = b"\xef\xbb\xbf"
 _HEADER_CHARACTERS = 1_000
+_DELIMITERS_LIMIT = 1_000_000  # in one line: as columns, they take eighty times their bytes
 _BLANKS = " \t\r\n\v\f"
 
 
@@ -45,6 +46,11 @@ class Record:
             if len(line) > end and line[end:].strip():
                 raise DocumentError(f"it has {len(line.rstrip())} characters, and its columns end at {end}")
             return [line[start - 1 : start - 1 + length].strip() for start, length in self.positions]
+        delimiters = line.count(self.delimiter)
+        if self.names and self.quote not in line and delimiters + 1 != len(self.names):
+            raise _miscounted(delimiters + 1, self.names)
+        if delimiters > _DELIMITERS_LIMIT:
+            raise DocumentError(f"it has {delimiters:,} delimiters, and {_DELIMITERS_LIMIT:,} is the most")
         if self.quote not in line:
             return line.split(self.delimiter)
         if len(line) > csv.field_size_limit():
@@ -82,14 +88,15 @@ class Record:
         """The text of each column by its name. Raises DocumentError if it does not have the columns it should have."""
         columns = self.cut(line)
         if len(columns) != len(self.names):
-            raise DocumentError(f"it has {len(columns)} columns instead of {len(self.names)}")
+            raise _miscounted(len(columns), self.names)
         return dict(zip(self.names, columns, strict=True))
 
     def columns(self, lines: Sequence[str]) -> list[list[str | None]] | None:
         """The texts that are promoted from lines in which nothing is quoted; None if one has not its columns."""
-        rows = [line.split(self.delimiter) for line in lines]
-        if set(map(len, rows)) != {len(self.names)}:
+        delimiters = len(self.names) - 1
+        if any(line.count(self.delimiter) != delimiters for line in lines):
             return None
+        rows = [line.split(self.delimiter) for line in lines]
         places = {name: place for place, name in enumerate(self.names)}
         wanted = [places.get(each.path) for each in self.promoter.promotions]
         return [[None if place is None else row[place] or None for row in rows] for place in wanted]
@@ -220,6 +227,10 @@ class FlatDisassembler:
             return Document(line, self.type, error=f"{place}: {error}", code=error.code)
         everything = {"BTS.MessageType": self.type, **promoted, **mine}
         return Document(line, self.type, everything, {**written, **distinguished})
+
+
+def _miscounted(columns: int, names: Sequence[str]) -> DocumentError:
+    return DocumentError(f"it has {columns} columns instead of {len(names)}")
 
 
 def line_text(line: bytes) -> str:

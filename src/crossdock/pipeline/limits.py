@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from crossdock.errors import ContextError
 from crossdock.message.columns import MessageColumns
 from crossdock.message.context import Context
-from crossdock.message.message import Message
+from crossdock.message.message import Message, Part
 from crossdock.message.property import Value
 from crossdock.pipeline.document import Document, DocumentColumns
 
@@ -62,6 +62,13 @@ def context_bytes(messages: Sequence[Message]) -> int:
     if len(messages) < 2:
         return 0
     return sum(_text(each.context.promoted.values()) + _text(each.context.written.values()) for each in messages)
+
+
+def body_bytes(messages: Sequence[Message]) -> int:
+    """How much the bodies take; what is streamed is not held in memory."""
+    if isinstance(messages, MessageColumns):
+        return sum(map(len, messages.bodies))
+    return sum(len(part.body) for message in messages for part in message.parts if isinstance(part, Part))
 
 
 def _text(values: Iterable[Value | None]) -> int:

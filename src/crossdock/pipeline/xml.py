@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from io import BytesIO
 from itertools import chain
-from threading import Lock
 from typing import Any
 
 from lxml import etree
@@ -20,7 +19,7 @@ from lxml import etree
 from crossdock.errors import ApplicationError, DocumentError, PromotionError
 from crossdock.message.property import Value
 from crossdock.pipeline.document import Document, Promoter, Promotion
-from crossdock.pipeline.envelope import Source, check_nested, serialised
+from crossdock.pipeline.envelope import Source, check_namespace, check_nested, serialised
 from crossdock.pipeline.tree_size import MOST_NODES, NodeCount, may_have_too_many_nodes
 
 _LARGE_BYTES = 4 * 1024 * 1024
@@ -105,14 +104,15 @@ class Xsd:
 
     def __init__(self, schema: Any) -> None:
         self.schema = schema
-        self._lock = Lock()
 
-    def check(self, element: Any) -> None:
-        """Raises DocumentError if it does not fit."""
-        with self._lock:  # what is wrong is kept in the schema
-            problem = None if self.schema.validate(element) else self.schema.error_log[0].message
-        if problem is not None:
-            raise DocumentError(f"it does not fit its schema: {problem}")
+    def check(self, content: bytes) -> None:
+        """Raises DocumentError if it does not fit, or is no document."""
+        try:
+            # While it is parsed: in a tree, libxml2 counts for every mistake all the elements beside it.
+            refuse_doctype(etree.fromstring(content, etree.XMLParser(schema=self.schema, **_OPTIONS)))
+        except etree.XMLSyntaxError as error:
+            parse_document(content)  # which says what is wrong with one that is no XML at all
+            raise DocumentError(f"it does not fit its schema: {error.msg}") from error
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,7 @@ class XmlDisassembler:
             check_nested(inside)
         try:
             if shape.schema is not None:
-                shape.schema.check(root)
+                shape.schema.check(source.envelope(root))
             mine, distinguished = shape.promote(root)
         except (DocumentError, PromotionError) as error:
             yield Document(source.body(root), type_).failed(error)
@@ -244,10 +244,12 @@ def events(content: bytes, xsd: Xsd | None = None) -> Iterator[tuple[str, Any]]:
     # Comments and instructions stay in memory until an element after them ends.
     beside = NodeCount("the document has too many comments and processing instructions")
     for event, node in etree.iterparse(
-        BytesIO(content), events=("start", "end", "comment", "pi"), schema=schema, **_OPTIONS
+        BytesIO(content), events=("start", "end", "start-ns", "comment", "pi"), schema=schema, **_OPTIONS
     ):
         if event in ("start", "end"):
             yield event, node
+        elif event == "start-ns":
+            check_namespace(node[1])
         else:
             beside.add()
 
@@ -300,7 +302,7 @@ class _Walk:
 
     def __init__(self, promotions: Sequence[Promotion[XmlPath]], large_bytes: int) -> None:
         self._path: list[str] = []
-        self._found: dict[int, list[str | PromotionError | None]] = {}
+        self._found: dict[int, _Found] = {}
         self._elements: dict[tuple[str, ...], list[int]] = {}
         self._attributes: dict[tuple[str, ...], list[tuple[int, str]]] = {}
         for path in (promotion.path for promotion in promotions):
@@ -309,7 +311,7 @@ class _Walk:
                     f"the document has more than {large_bytes:,} bytes, or more than {MOST_NODES:,} elements and "
                     f"attributes, and from one that large only plain paths can be promoted; {path.text} is not"
                 )
-            self._found[id(path)] = []
+            self._found[id(path)] = _Found()
             if path.attribute is None:
                 self._elements.setdefault(path.steps, []).append(id(path))
             else:
@@ -317,29 +319,42 @@ class _Walk:
 
     def find(self, path: XmlPath) -> str | None:
         """What was found at the path, as `XmlPath.find` gives it."""
-        found = self._found[id(path)]
-        if len(found) == 1 and isinstance(found[0], PromotionError):
-            raise found[0]
-        return _single(found)
+        return self._found[id(path)].single()
 
     def begin(self, element: Any) -> None:
         self._path.append(element.tag)
         for number, attribute in self._attributes.get(tuple(self._path), ()):
             if (value := element.get(attribute)) is not None:
-                self._found[number].append(value)
+                self._found[number].add(value)
 
     def end(self, element: Any) -> None:
         for number in self._elements.get(tuple(self._path), ()):
-            self._found[number].append(_field(element))
+            self._found[number].add(element)
         self._path.pop()
 
 
-def _field(element: Any) -> str | PromotionError | None:
-    """Its text while it is there; what is wrong with it is said if it is the only one."""
-    try:
-        return _single([element])
-    except PromotionError as error:
-        return error
+class _Found:
+    """What is at one path. Of the others after the first it is enough how many they are: there may be millions."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._first: str | PromotionError | None = None
+
+    def add(self, value: Any) -> None:
+        """The text of an attribute, or an element, which is looked at while it is there."""
+        self._count += 1
+        if self._count == 1:
+            try:
+                self._first = _single([value])
+            except PromotionError as error:  # said if it stays the only one
+                self._first = error
+
+    def single(self) -> str | None:
+        if self._count > 1:
+            raise _not_single(self._count)
+        if isinstance(self._first, PromotionError):
+            raise self._first
+        return self._first
 
 
 def message_type(tag: str) -> str:
@@ -397,12 +412,16 @@ def _single(found: Any) -> str | None:
     if not values:
         return None
     if len(values) > 1:
-        raise PromotionError(f"there are {len(values)} of it, and a property has one value")
+        raise _not_single(len(values))
     if isinstance(values[0], tuple):  # a namespace: its prefix and its URI
         return str(values[0][1])
     if values[0] is None or isinstance(values[0], str):
         return values[0]
     return None if values[0].get(_NIL) in ("true", "1") else _text(values[0])
+
+
+def _not_single(count: int) -> PromotionError:
+    return PromotionError(f"there are {count} of it, and a property has one value")
 
 
 def _text(element: Any) -> str:

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict
 
 from crossdock.adapter.allowed import Allowed
 from crossdock.adapter.contract import BatchSendAdapter, SendAdapter
-from crossdock.adapter.registry import printable_address
+from crossdock.adapter.registry import largest_answer, printable_address
 from crossdock.adapter.secret import without_secrets
 from crossdock.errors import AttemptsError, CrossdockError, TransientError, UnexpectedError
 from crossdock.foreign import FOREIGN_CODE, described
@@ -24,7 +24,9 @@ from crossdock.host.outcome import Answer, Clock, Complete, Outcome, Postpone, R
 from crossdock.message.message import Message, MessageId
 from crossdock.pipeline.build import receive_pipeline
 from crossdock.pipeline.build_send import send_pipeline
+from crossdock.pipeline.decode import LIMIT_BYTES
 from crossdock.pipeline.definition import PipelineDefinition, SendPipelineDefinition
+from crossdock.pipeline.limits import body_bytes
 from crossdock.pipeline.receive import ReceivePipeline
 from crossdock.pipeline.send import SendPipeline
 from crossdock.send.dynamic import Transports, chosen, destination, made_adapter
@@ -35,6 +37,8 @@ from crossdock.send.window import ServiceWindow
 RETRY_COUNT = 3
 RETRY_INTERVAL = timedelta(minutes=5)
 _SAY_AGAIN_SECONDS = 60.0
+_AFTER_OTHERS = timedelta(seconds=5)
+_TOGETHER_BYTES = 16 * 1024 * 1024  # what a pipeline has made of the messages of a batch, before it goes out
 
 logger = logging.getLogger(__name__)
 
@@ -78,7 +82,10 @@ class SendPort:
     def from_definition(cls, stored: Mapping[str, Any], new_id: Callable[[], MessageId]) -> SendPort:
         """Raises ApplicationError if it cannot work here."""
         definition = PortDefinition.model_validate(stored)
-        response = None if definition.response is None else receive_pipeline(definition.response)
+        unpacked = _largest_answer(definition)
+        response = (
+            None if definition.response is None else receive_pipeline(definition.response, unpacked_limit=unpacked)
+        )
         return cls(definition, send_pipeline(definition.pipeline), response, new_id)
 
     @property
@@ -150,19 +157,28 @@ class SendPort:
             return [closed] * len(messages)
         problems: dict[int, CrossdockError | None] = {}
         outgoing: dict[int, Message] = {}
+        size = 0
         for position, (message, _) in enumerate(messages):
             try:
                 with FOREIGN_CODE:
                     outgoing[position] = self.pipeline.execute(message)
+                size += body_bytes([outgoing[position]])
             except CrossdockError as error:
                 problems[position] = error
             except Exception as error:
                 problems[position] = self._unexpected(error)
+            if size >= _TOGETHER_BYTES:
+                told = self._send_batch(list(outgoing.values()))
+                problems |= zip(outgoing, told, strict=True)
+                outgoing, size = {}, 0
+                if isinstance(told[-1], TransientError):  # perhaps nothing can be sent: the others are not tried
+                    break
         problems |= zip(outgoing, self._send_batch(list(outgoing.values())), strict=True)
-        outcomes: list[Outcome] = []
-        for position, (message, attempt) in enumerate(messages):
-            problem = problems[position]
-            outcomes.append(Complete() if problem is None else self._failed(message, problem, attempt))
+        outcomes: list[Outcome] = [Postpone(_AFTER_OTHERS, f"Send port {self.name!r}: those before it failed.")]
+        outcomes *= len(messages)
+        for position, problem in problems.items():
+            message, attempt = messages[position]
+            outcomes[position] = Complete() if problem is None else self._failed(message, problem, attempt)
         return outcomes
 
     def _send_batch(self, messages: Sequence[Message]) -> Sequence[CrossdockError | None]:
@@ -259,3 +275,12 @@ class SendPort:
             return printable_address(*destination(message))
         except CrossdockError:
             return None
+
+
+def _largest_answer(definition: PortDefinition) -> int:
+    """In bytes, also where it is unpacked: several may be in memory at once."""
+    places = [(each.kind, each.options) for each in definition.allow]
+    if definition.adapter is not None:
+        places = [(definition.adapter, definition.options)]
+    said = [largest_answer(kind, options) for kind, options in places]
+    return min(LIMIT_BYTES, max((LIMIT_BYTES if each is None else each for each in said), default=LIMIT_BYTES))

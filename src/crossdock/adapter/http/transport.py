@@ -18,6 +18,7 @@ from crossdock.message.message import Message
 from crossdock.message.trace import TRACE_PARENT, TRACE_STATE
 
 _MEGABYTES = 1024 * 1024
+_LARGEST_ANSWER = 16 * _MEGABYTES
 _Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _Text = Annotated[str, Field(min_length=1)]
 _File = Annotated[str | None, Field(min_length=1), Mark.FILE]
@@ -62,7 +63,7 @@ class HttpSendOptions(Options):
     user: Annotated[str | None, Field(min_length=1), Mark.CREDENTIAL] = None
     password: Annotated[str | None, Mark.CREDENTIAL] = None
     token: Annotated[str | None, Field(min_length=1), Mark.CREDENTIAL] = None
-    maximum_response: Annotated[int, Field(ge=0)] = 16 * _MEGABYTES
+    maximum_response: Annotated[int, Field(ge=0)] = _LARGEST_ANSWER
 
 
 def _holds(place: str, address: str, message: Message) -> bool:
@@ -74,6 +75,11 @@ def _headers(options: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     headers = options.get("headers")
     for name, value in headers.items() if isinstance(headers, Mapping) else ():
         yield f"the header {name!r}", str(value)
+
+
+def _largest_answer(options: Mapping[str, Any]) -> int:
+    said = options.get("maximum_response")
+    return said if isinstance(said, int) else _LARGEST_ANSWER
 
 
 def _printable(address: str) -> str:
@@ -91,6 +97,7 @@ HTTP = Transport(
         answers=True,
         macros=(),
         templates=_headers,
+        largest_answer=_largest_answer,
     ),
     allowing=Allowing(_holds, Prefix, schemes=("http", "https"), check=lambda place, _: Prefix(place)),
     printable=_printable,

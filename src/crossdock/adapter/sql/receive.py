@@ -24,6 +24,7 @@ from crossdock.errors import ApplicationError, TransientError, UnusableRowError
 
 _ROWS_AT_A_TIME = 500
 _ROWS_IN_MEMORY = 32  # each as large as a row may be
+_READ_TOGETHER_BYTES = 128 * 1024 * 1024  # what one task is given had no more when it was listed
 _REPORTED_AT_MOST = 10
 _LEFT_OUT_AT_MOST = 100_000  # rows that cannot be received, listed besides the limit
 
@@ -145,7 +146,10 @@ class SqlReceiveAdapter:
         return self.read_batch([identity])[0]
 
     def read_batch(self, identities: Sequence[bytes]) -> Sequence[bytes | None]:
-        """The content of many rows with few queries; None for each that is gone or changed."""
+        """The content of many rows with few queries; None for each that is gone or changed.
+
+        TransientError if they have become so large that they are better read one by one.
+        """
         found: dict[bytes, bytes] = {}
         with self._connected() as connection:
             for start in range(0, len(identities), _ROWS_AT_A_TIME):
@@ -202,8 +206,9 @@ class SqlReceiveAdapter:
     ) -> dict[bytes, bytes]:
         """Those of the rows that are still what they were. `to_mark`: two of one key cannot be told apart by `done`."""
         keys = [_key(identity) for identity in identities if identity.startswith(self._place)]
-        asked = set(map(key_to_bytes, keys))
+        asked, wanted = set(map(key_to_bytes, keys)), set(identities)
         found: dict[bytes, tuple[bytes, bytes]] = {}
+        size = 0
         with self._explained("its query fails"):
             for row in self._rows(connection, self._read, keys=keys) if keys else ():
                 if to_mark:
@@ -214,8 +219,11 @@ class SqlReceiveAdapter:
                     continue
                 if key in found and to_mark:
                     raise TransientError(self._not_unique(row))
-                found[key] = (b"", b"") if key in found else (identity, b"" if to_mark else content)
-        wanted = set(identities)
+                kept = b"" if to_mark or identity not in wanted else content
+                found[key] = (b"", b"") if key in found else (identity, kept)
+                size += len(kept)
+                if size > _READ_TOGETHER_BYTES and len(found) > 1:
+                    raise TransientError(f"{self.address}: its rows have grown, and are read one by one")
         return {identity: content for identity, content in found.values() if identity in wanted}
 
     def _check_asked(self, row: Row[Any], asked: set[bytes]) -> None:

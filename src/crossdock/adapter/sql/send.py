@@ -20,12 +20,17 @@ from crossdock.errors import CrossdockError, MessageGoneError, OutageError, Part
 from crossdock.message.message import Message
 
 _TOLD_CHARACTERS = 300
+_TOGETHER_BYTES = 16 * 1024 * 1024  # of values in one transaction: hundreds of bodies may come at once
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
     content: DeliveredContent
     values: Mapping[str, Any]
+
+    @property
+    def size(self) -> int:
+        return sum(len(value) for value in self.values.values() if isinstance(value, str | bytes))
 
 
 class SqlSendAdapter:
@@ -57,14 +62,39 @@ class SqlSendAdapter:
             raise outcome
 
     def send_batch(self, messages: Sequence[Message]) -> Sequence[CrossdockError | None]:
-        """All in one transaction; if that fails for a reason of its own, each in one of its own."""
-        rows = [self._row(message) for message in messages]
-        ready = [row for row in rows if isinstance(row, _Row)]
-        outcomes = iter(self._delivered(ready) if ready else ())
-        return [next(outcomes) if isinstance(row, _Row) else row for row in rows]
+        """All in one transaction, if their values are not too large; what fails for a reason of its own, in its own."""
+        outcomes: list[CrossdockError | None] = []
+        rows: list[_Row | CrossdockError] = []
+        size = 0
+        for message in messages:
+            try:
+                rows.append(self._row(message))
+            except OutageError as error:  # the others need not wait for the MessageBox one after the other
+                if not outcomes:
+                    raise
+                return outcomes + [error] * (len(messages) - len(outcomes))
+            size += rows[-1].size if isinstance(rows[-1], _Row) else 0
+            if size >= _TOGETHER_BYTES:
+                outcomes += self._sent(rows)
+                if isinstance(outcomes[-1], TransientError) and (away := self._away()) is not None:
+                    return outcomes + [away] * (len(messages) - len(outcomes))
+                rows, size = [], 0
+        return outcomes + self._sent(rows)
 
     def close(self) -> None:
         self._database.engine.dispose()
+
+    def _away(self) -> TransientError | None:
+        try:
+            with self._database.connected():
+                return None
+        except TransientError as error:
+            return error
+
+    def _sent(self, rows: Sequence[_Row | CrossdockError]) -> list[CrossdockError | None]:
+        ready = [row for row in rows if isinstance(row, _Row)]
+        outcomes = iter(self._delivered(ready) if ready else ())
+        return [next(outcomes) if isinstance(row, _Row) else row for row in rows]
 
     def _row(self, message: Message) -> _Row | CrossdockError:
         """What cannot be read of one message is of no concern to the others."""
@@ -75,7 +105,7 @@ class SqlSendAdapter:
         except TerminalError as error:
             return TerminalError(f"{self.address}: {error}")
         except OutageError:
-            raise  # the others need not wait for the MessageBox one after the other
+            raise
         except TransientError as error:
             return error
 
