@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from time import process_time
+
 import pytest
 
 from crossdock.administration.messages import list_messages
 from crossdock.maintenance.tracking import PackTrack
+from crossdock.message.publication import Publication
 from crossdock.messagebox import cleanup, track_few
 from crossdock.messagebox.agent import Agent
-from express import deploy, port, publish, rows
+from express import a_message, deploy, port, publish, rows
+from roles import Roles, roles
+
+__all__ = ["roles"]
 
 COUNT = 7
 
@@ -40,3 +46,19 @@ def test_what_is_not_packed_yet_is_read_some_at_a_time(agent: Agent, monkeypatch
     times = [row.received_at for row in [*first.messages, *second.messages]]
     assert len({row.id for row in [*first.messages, *second.messages]}) == COUNT
     assert times == sorted(times, reverse=True)
+
+
+def test_messages_that_nobody_wants_are_packed_in_time_that_grows_with_their_number(agent: Agent, roles: Roles) -> None:
+    """A body that is pushed to a host with a role of its own may have ten thousand of them."""
+    deploy(agent, port("Out", "Region = 'NO'"), hosts={"Mine": ()})
+    roles.create()
+    acting = roles.acting_as("Mine")
+    messages = tuple(a_message(acting, {"Region": "SE"}) for _ in range(6_000))
+    acting.publish([Publication(acting.configuration.hosts()["Mine"], messages)])
+    began = process_time()
+
+    assert PackTrack(agent).run_once() == 1
+
+    assert process_time() - began < 4  # 17 s where all that was noted was looked through for each message
+    [first] = agent.track.find([messages[0].id])
+    assert (first.code, first.routes) == ("no-subscriber", ())
