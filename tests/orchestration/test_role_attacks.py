@@ -346,3 +346,10 @@ def test_every_verb_for_instances_is_among_those_that_are_tried() -> None:
 
     assert {"hold", "pass_on", "write_instances", "write_history", "change_timers", "end_instances"} <= set(VERBS)
     assert set(VERBS) <= set(per_host)
+
+
+def test_instance_that_runs_becomes_no_convoy(attack: InstanceAttack) -> None:
+    """It would end as one: what waits by the values would go on to its successor."""
+    theirs, hash_ = attack.instances["wait"], attack.hash("wait", "theirs")
+
+    attack.harmless(b"SELECT open_convoys(%s, %s)", [hash_], [theirs])
