@@ -1659,13 +1659,13 @@ CREATE VIEW shown_waiting AS
     SELECT waiting.id, waiting.instance_id, waiting.host_id, waiting.correlation_id,
            ARRAY(SELECT CASE WHEN pair.property = 'BTS.EpmRRCorrelationToken'
                                OR EXISTS (SELECT FROM property WHERE property.name = pair.property AND property.personal)
-                             THEN '***' ELSE pair.value END
+                             THEN '***' ELSE left(pair.value, 1000) END
                    FROM unnest(correlation.property, waiting.value) WITH ORDINALITY AS pair (property, value, place)
                   WHERE pair.property IS NOT NULL AND pair.value IS NOT NULL
                   ORDER BY pair.place) AS value
       FROM instance_subscription AS waiting
       JOIN correlation ON correlation.id = waiting.correlation_id;
-COMMENT ON VIEW shown_waiting IS 'by which values running instances wait, as everybody may see them: personal values and tokens are masked';
+COMMENT ON VIEW shown_waiting IS 'by which values running instances wait, as everybody may see them: personal values and tokens are masked, and long ones cut';
 
 CREATE VIEW sample_time WITH (security_barrier) AS SELECT at FROM sample ORDER BY number DESC LIMIT 1;
 COMMENT ON VIEW sample_time IS 'when somebody looked last: the role of a host may know that, and no more';
