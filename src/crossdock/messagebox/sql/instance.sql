@@ -528,8 +528,9 @@ SELECT host_id, id
 
 -- name: list_records
 -- The history of an instance, for whoever may read the bodies of its application: the console works for people with fewer rights
--- as the owner, for whom there are no policies.
-SELECT step, record
+-- as the owner, for whom there are no policies. A host has written them: records beyond 64 MB are empty, which nobody can read.
+SELECT step,
+       CASE WHEN sum(octet_length(record)) OVER (ORDER BY step) <= 67108864 THEN record ELSE '' END AS record
   FROM history
  WHERE host_id = %(host)s AND instance_id = %(id)s
    AND (SELECT may_do('bodies', service.application)
@@ -540,8 +541,9 @@ SELECT step, record
 
 
 -- name: list_held
--- The messages that an instance holds, and in which step each was given to its code.
-SELECT held.message_id, held.step, message.context
+-- The messages that an instance holds, and in which step each was given to its code. There may be many: of a long context
+-- nobody is told the type.
+SELECT held.message_id, held.step, CASE WHEN octet_length(message.context) <= 65536 THEN message.context END AS context
   FROM held
   LEFT JOIN shown_message AS message ON message.id = held.message_id
  WHERE held.host_id = %(host)s AND held.instance_id = %(id)s
