@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from contextlib import ExitStack
 from dataclasses import replace
 from urllib.parse import urlsplit
 
@@ -108,3 +109,17 @@ def test_nobody_is_named_so_that_records_name_somebody_else(database: str, name:
     options = AccessOptions(proxies=("127.0.0.1",), user_header="X-Forwarded-User", roles={"*": "viewer"})
     with served(database, options) as made, made.client() as client:
         assert client.get(ME, headers={b"x-forwarded-user": name.encode()}).status_code == 403
+
+
+def test_nobody_fills_the_console_with_connections_that_ask_nothing(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serve, "LIMITS", replace(serve.LIMITS, connections=20, head_seconds=60))
+    with served(database) as made, ExitStack() as held:
+        where = urlsplit(made.url)
+        for _ in range(60):
+            held.enter_context(socket.create_connection((where.hostname, where.port), timeout=30))
+        with made.client() as client:
+            statuses = [client.get("/health", headers={"connection": "close"}).status_code for _ in range(5)]
+
+    assert statuses == [200] * 5

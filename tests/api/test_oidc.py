@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from threading import Event
+from typing import Any
 
 import httpx
 import pytest
@@ -117,6 +121,36 @@ def test_nobody_is_kept_from_coming_back_by_how_many_others_begin(signing: Serve
         back = httpx.get(to.headers["location"], trust_env=False, timeout=60)
 
         assert browser.get(back.headers["location"]).status_code == 200
+
+
+def test_a_provider_that_is_slow_leaves_the_console_to_people_who_have_signed_in(
+    signing: Served, provider: OidcProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever is nobody could hold every thread of the console by coming back with codes of its own."""
+    asked, go_on = Event(), Event()
+
+    def slow(*_: Any) -> None:
+        asked.set()
+        go_on.wait(60)
+
+    monkeypatch.setattr(provider, "token", slow)
+
+    def come_back() -> None:
+        with signing.client() as nobody, suppress(httpx.HTTPError):
+            to = nobody.get("/session/oidc")
+            state = httpx.URL(to.headers["location"]).params["state"]
+            nobody.get("/session/oidc/back", params={"state": state, "code": "any"})
+
+    with signing.as_role("viewer") as ann, ThreadPoolExecutor(60) as many:
+        comers = [many.submit(come_back) for _ in range(60)]
+        try:
+            assert asked.wait(60)
+            for _ in range(20):
+                assert ann.get(ME, timeout=5).status_code == 200
+        finally:
+            go_on.set()
+        for each in comers:
+            each.result(60)
 
 
 def test_sign_in_works_once(signing: Served) -> None:

@@ -11,9 +11,10 @@ import pytest
 from box import PROPERTIES
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.deployment import Deployment
-from express import port, rows
-from role_attack import SECRET, Attack, attack
-from roles import roles
+from crossdock.messagebox.settle import Complete
+from express import living, port, publish, rows
+from role_attack import NORWAY, SECRET, Attack, attack
+from roles import Roles, roles
 
 __all__ = ["attack", "roles"]
 
@@ -312,3 +313,27 @@ def test_texts_of_an_act_are_cut_in_lists(attack: Attack, agent: Agent) -> None:
 
     [act] = agent.audit.list(action="forged")
     assert (len(act.target), act.after, len(act.outcome)) == (10_000, {"a": [1]}, 1000)
+
+
+def test_role_does_not_say_when_it_took_a_lease(attack: Attack) -> None:
+    """It goes with the port to another host, whose instances would find no later time."""
+    attack.refused("UPDATE subqueue_lease SET held_at = '294276-12-31 23:59:59.999999Z'")
+    attack.refused("UPDATE subqueue_lease SET claim = 1")
+
+
+def test_lease_that_a_role_took_goes_to_another_host(agent: Agent, roles: Roles) -> None:
+    hosts = {"Default": (), "Mine": (), "Other": ()}
+    lines = [(port("Line", "Region = 'NO'", host=host, ordered=True),) for host in ("Mine", "Other")]
+    agent.subscriptions.deploy(Deployment("orders", PROPERTIES, [], lines[0], hosts))
+    roles.create()
+    numbers, acting = agent.configuration.hosts(), roles.acting_as("Mine")
+    publish(agent, NORWAY, NORWAY)
+    with living(acting, "Mine") as life:
+        [first] = acting.queues.dequeue_ordered(numbers["Mine"], life.instance, limit=1)
+        acting.queues.settle(life.instance, [Complete(first)], lease=first)
+    agent.subscriptions.deploy(Deployment("orders", PROPERTIES, [], lines[1], hosts))
+
+    with living(agent, "Other") as life:
+        second = agent.queues.dequeue_ordered(numbers["Other"], life.instance, limit=10)
+
+    assert [each.sequence > first.sequence for each in second] == [True]

@@ -9,6 +9,7 @@ import psycopg
 import pytest
 from psycopg.errors import InsufficientPrivilege
 
+import role_attack
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.publish import SUBSCRIPTION_LOCK
 from crossdock.messagebox.store import PART_LIMIT_BYTES
@@ -197,3 +198,43 @@ def test_context_that_nobody_could_hold_is_refused(attack: Attack) -> None:
         Publishing(attack)(context=json.dumps({"promoted": {"Region": "x" * 1_048_576}, "written": {}}))
 
     assert attack.everything() == before
+
+
+def test_role_publishes_by_the_subscriptions_of_now(attack: Attack, agent: Agent) -> None:
+    """One that is gone would be given messages for as long as a transaction of the role lasts."""
+    [(gone,)] = rows(
+        attack.database,
+        "SELECT subscription.id FROM subscription JOIN service ON service.id = service_id WHERE service.name = 'Other'",
+    )
+    attack.connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+    publishing = Publishing(attack)
+    agent.subscriptions.unenlist("Other")
+
+    with pytest.raises(InsufficientPrivilege):
+        publishing(references=[(publishing.message, gone)])
+
+
+def test_role_publishes_nothing_while_subscriptions_change(
+    attack: Attack, agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publishing = Publishing(attack)
+    monkeypatch.setattr(role_attack, "SUBSCRIPTION_LOCK", SUBSCRIPTION_LOCK + 1)
+
+    with psycopg.connect(agent.database, options="-csearch_path=crossdock") as changing:
+        changing.execute("SELECT * FROM move_epoch()")
+        publishing.refused()
+
+
+def test_references_that_nobody_was_given_are_not_tracked(attack: Attack) -> None:
+    """Millions of them compress to nothing, and take gigabytes where the track is packed or read."""
+    [(subscription,)] = rows(
+        attack.database,
+        "SELECT subscription.id FROM subscription JOIN service ON service.id = service_id WHERE service.name = 'Other'",
+    )
+    publishing = Publishing(attack)
+    given = (publishing.message, subscription)
+
+    publishing(references=[(uuid4(), subscription), given, *[(publishing.message, 999_999)] * 1_000])
+
+    query = "SELECT references_to, subscriptions FROM track_few WHERE %s = ANY (message_ids)"
+    assert rows(attack.database, query, publishing.message) == [([publishing.message], [subscription])]

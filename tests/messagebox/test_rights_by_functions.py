@@ -276,3 +276,41 @@ def test_operator_opens_convoys_of_its_orchestrations_only(
     found = rows(user(("operator", application)), "SELECT * FROM open_convoys(%s, %s)", [hash_], [uuid4()])
 
     assert (len(found), len(rows(agent.database, "SELECT * FROM convoy"))) == (opened, opened)
+
+
+@pytest.mark.parametrize("act", ["resume_deliveries", "resume_stopped", "edit_delivery"])
+def test_nothing_is_resumed_by_what_was_so_before(agent: Agent, user: User, act: str) -> None:
+    """Else what an undeployed application left would be delivered, or a host be given what it lacks the label of."""
+    agent.subscriptions.stop("Mine")
+    publish(agent, MINE)
+    [(service,)] = rows(agent.database, "SELECT id FROM service WHERE name = 'Mine'")
+    [(host, sequence)] = rows(agent.database, "SELECT host_id, sequence FROM suspended")
+    calls = {
+        "resume_deliveries": f"resume_deliveries('{{{host}}}', '{{{sequence}}}')",
+        "resume_stopped": f"resume_stopped({service})",
+        "edit_delivery": f"edit_delivery({host}::smallint, {sequence}, '{uuid4()}', '{{}}', '{{{uuid4()}}}', '{{body}}',"
+        " '{x}', '{1}', '{NULL}', '{}')",
+    }
+    if act == "resume_stopped":
+        rows(agent.database, "UPDATE service SET state = 'started' WHERE name = 'Mine' RETURNING 1")
+
+    with psycopg.connect(user(("operator", "mine"), ("edit", "mine")), autocommit=True) as connection:
+        connection.execute("SET search_path TO crossdock")
+        connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        connection.execute("SELECT FROM box")
+        agent.subscriptions.undeploy("mine", "keep")
+        connection.execute(f"SELECT * FROM {calls[act]}".encode())
+        connection.execute("COMMIT")
+
+    assert rows(agent.database, "SELECT sequence FROM suspended") == [(sequence,)]
+
+
+def test_predicates_come_with_the_epoch_only(agent: Agent, user: User) -> None:
+    """Publishers that know the subscription without any would not hear of them."""
+    [(mine,)] = rows(agent.database, "SELECT id FROM service WHERE name = 'Mine'")
+    ann = user(("operator", "mine"))
+    with psycopg.connect(ann, options="-csearch_path=crossdock") as connection:
+        connection.execute("SELECT * FROM move_epoch()")
+        connection.execute("SELECT * FROM enlist(%s)", [mine])
+
+    assert rows(ann, f"SELECT * FROM insert_predicates({mine})") == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from time import process_time
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -108,6 +109,7 @@ def test_what_a_role_says_about_its_own_is_believed(attack: Attack, agent: Agent
         [{"messages": 1, "location": 2**31}],
         [{"messages": 1, "service": 10**30}],
         [{"messages": 1, "settled": [2**63]}],
+        [{"messages": 1, "settled": list(range(1_001))}],
         '[{"messages": 1, "more": ' + "[" * 3000 + "]" * 3000 + "}]",
     ],
 )
@@ -118,6 +120,25 @@ def test_nonsense_about_itself_stops_nobody(attack: Attack, agent: Agent, origin
 
     assert [each.id for each in agent.track.find([told])] == [told]
     assert told in {each.id for each in agent.track.search(P.Region == "NO").messages}
+
+
+def test_messages_that_are_said_to_have_settled_very_much_are_found_as_soon_as_others(
+    attack: Attack, agent: Agent
+) -> None:
+    count = 2_000
+    ids = [uuid4() for _ in range(count)]
+    [(epoch,)] = attack.connection.execute("SELECT epoch_token FROM box").fetchall()
+    attack.connection.execute(
+        "SELECT publish_few(%s, %s::json[], %s, %s, %s, %s, '{}', '{}', '{}', '{}', NULL, %s, %s, NULL, %s)",
+        [ids, [CONTEXT] * count, ids, ids, ["body"] * count, [b"x"] * count, SUBSCRIPTION_LOCK, epoch,
+         json.dumps([{"messages": count, "settled": [1] * 20_000}])],
+    )  # fmt: skip
+    began = process_time()
+
+    found = agent.track.search(None, limit=count).messages
+
+    assert len(found) == count
+    assert process_time() - began < 4  # 18 s where each message was asked for all of it
 
 
 def test_label_that_no_column_holds_stops_nobody(attack: Attack, agent: Agent) -> None:

@@ -346,3 +346,49 @@ def test_every_verb_for_instances_is_among_those_that_are_tried() -> None:
 
     assert {"hold", "pass_on", "write_instances", "write_history", "change_timers", "end_instances"} <= set(VERBS)
     assert set(VERBS) <= set(per_host)
+
+
+def test_instance_that_runs_becomes_no_convoy(attack: InstanceAttack) -> None:
+    """It would end as one: what waits by the values would go on to its successor."""
+    theirs, hash_ = attack.instances["wait"], attack.hash("wait", "theirs")
+
+    attack.harmless(b"SELECT open_convoys(%s, %s)", [hash_], [theirs])
+
+
+def test_lists_hold_little_of_what_instances_wait_for(attack: InstanceAttack) -> None:
+    """A megabyte of one letter is nothing in the database."""
+    own, long = attack.instances["own"], "x" * 1_000_000
+    attack.connection.execute(
+        "INSERT INTO instance_subscription (instance_id, service_id, host_id, correlation_id, hash, value)"
+        " SELECT %s, %s, %s, %s, %s, ARRAY[%s] FROM generate_series(1, 120)",
+        [own, attack.services["own"], attack.mine, correlation(attack, "own"), attack.hash("own", "o"), long],
+    )
+
+    listed = {row.id: row for row in attack.agent.instances.list()}
+    paged = attack.agent.paged.instances(limit=10, after=None, state=None, orchestration=None)
+    subscriptions = attack.agent.configuration.list_subscriptions()
+
+    for rows_ in ([*listed.values()], paged):
+        [found] = [row for row in rows_ if row.id == own]
+        assert {len(value) for values in found.correlated.values() for value in values.values()} == {1_000}
+    assert max(len(str(each)) for each in subscriptions) < 2_000
+
+
+def test_list_of_instances_cuts_texts_that_one_of_them_has_in_full(attack: InstanceAttack) -> None:
+    id_, long = attack.instances["own"], "x" * 100_000
+    attack.call(
+        "write_instances", [id_], [attack.services["own"]], [attack.version("own")], [id_], [1], ["suspended"], [long],
+        [long], ["code"], [long], [long],
+    )  # fmt: skip
+
+    [listed] = [row for row in attack.agent.instances.list() if row.id == id_]
+    paged = attack.agent.paged.instances(limit=10, after=None, state=None, orchestration=None)
+    described = attack.agent.instances.describe(id_)
+
+    assert described is not None
+    for row, length in (
+        (listed, 4_000),
+        *((each, 4_000) for each in paged if each.id == id_),
+        (described.row, 100_000),
+    ):
+        assert {len(text or "") for text in (row.waiting_for, row.line, row.reason, row.traceback)} == {length}

@@ -140,3 +140,23 @@ def test_instance_with_an_unreadable_record_is_described_and_terminated(agent: A
     assert (step.number, step.at) == (1, None)
     assert "cannot be read" in step.events[0]
     assert agent.instances.terminate([instance["bad"]]) == [instance["bad"]]
+
+
+def test_history_of_more_than_anybody_reads_is_described_without_the_rest(agent: Agent, folder: Path) -> None:
+    """The role of a host may write a record of any size; one of zeros is nothing in the database."""
+    deploy(agent, folder, FLOW, "patient")
+    instance = begun(agent)["bad"]
+    first = record_of(agent, instance)
+    with connect(agent.database, options="-csearch_path=crossdock") as connection:
+        connection.execute(
+            "INSERT INTO history SELECT host_id, instance_id, step + number, record || decode(repeat('00', 40000000), 'hex')"
+            " FROM history, generate_series(1, 2) AS number WHERE instance_id = %s",
+            (instance,),
+        )
+
+    found = agent.instances.describe(instance)
+
+    assert found is not None
+    assert [len(each) for each in found.records] == [len(first), len(first) + 40_000_000, 0]
+    *_, last = describe_instance(agent, str(instance)).steps
+    assert last.events == ["this record cannot be read: Input data was truncated"]

@@ -6,10 +6,11 @@ import hmac
 import secrets
 import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
-from threading import Lock
+from threading import BoundedSemaphore, Lock
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
@@ -27,6 +28,8 @@ _ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "E
 _PATIENCE_SECONDS, _MOST_USED = 600, 10_000
 _KNOWN_SECONDS = 3_600.0
 _LEEWAY_SECONDS = 60
+# Of the 40 requests that the console answers at once: the others are for people who have signed in.
+_ASKING_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,7 @@ class Provider:
         self._used: dict[bytes, float] = {}
         self._known: tuple[float, Mapping[str, Any], KeySet] | None = None
         self._http = httpx.Client(timeout=10, follow_redirects=False)
+        self._asking = BoundedSemaphore(_ASKING_AT_ONCE)
 
     def close(self) -> None:
         self._http.close()
@@ -131,7 +135,8 @@ class Provider:
         secret = self._options.client_secret
         auth = httpx.BasicAuth(self._options.client_id, secret) if secret else httpx.Auth()
         try:
-            answer = self._http.post(str(configuration["token_endpoint"]), data=asked, auth=auth)
+            with self._one_of_few():
+                answer = self._http.post(str(configuration["token_endpoint"]), data=asked, auth=auth)
             token = answer.json().get("id_token") if answer.status_code == 200 else None
         except (httpx.HTTPError, ValueError, AttributeError) as error:
             raise _away(error) from error
@@ -167,14 +172,26 @@ class Provider:
             return known[1], known[2]
         issuer = self._options.issuer
         try:
-            found = self._http.get(f"{issuer.rstrip('/')}/.well-known/openid-configuration").raise_for_status().json()
-            keys = KeySet.import_key_set(self._http.get(str(found["jwks_uri"])).raise_for_status().json())
+            with self._one_of_few():
+                where = f"{issuer.rstrip('/')}/.well-known/openid-configuration"
+                found = self._http.get(where).raise_for_status().json()
+                keys = KeySet.import_key_set(self._http.get(str(found["jwks_uri"])).raise_for_status().json())
         except (httpx.HTTPError, JoseError, ValueError, KeyError, TypeError) as error:
             raise _away(error) from error
         if found.get("issuer") != issuer:
             raise _refused(f"the provider says it is {found.get('issuer')!r}, not {issuer!r}")
         self._known = time.monotonic() + _KNOWN_SECONDS, found, keys
         return found, keys
+
+    @contextmanager
+    def _one_of_few(self) -> Iterator[None]:
+        """A question to the provider holds a thread for as long as it lasts. ProblemError 503 where too many do."""
+        if not self._asking.acquire(blocking=False):
+            raise ProblemError(503, "provider-away", "Too many people sign in at once. Try again in a moment.")
+        try:
+            yield
+        finally:
+            self._asking.release()
 
 
 def _encoded(given: bytes) -> str:

@@ -19,9 +19,11 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.server import ServerState
 
-from crossdock.adapter.http.connection import Connection, Limits
+from crossdock.adapter.http.connection import Connection, Limits, files_for
 from crossdock.administration.open_box import OpenBox
 from crossdock.api.app import create_app
+from crossdock.api.connections import Connections
+from crossdock.api.gate import Gate
 from crossdock.api.options import AccessOptions
 from crossdock.errors import UnavailableError
 from crossdock.settings import Settings
@@ -60,7 +62,7 @@ def serve(
 
 
 class _Connection(Connection):
-    """As uvicorn's own server makes one."""
+    """As uvicorn's own server makes one, as long as there is room for it."""
 
     def __init__(
         self,
@@ -69,12 +71,30 @@ class _Connection(Connection):
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        super().__init__(config, server_state, LIMITS, lambda: None)
+        app: Any = config.app
+        self._others: Connections = app.state.connections
+        super().__init__(config, server_state, LIMITS, lambda: self._others.let_go(self))
         self.app_state = app_state
+
+    @property
+    def address(self) -> str:
+        return self.client[0] if self.client else ""
+
+    @property
+    def is_answered(self) -> bool:
+        return self._is_answering()
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if not self._others.take(self):
+            self.hang_up()
 
 
 def configured(app: FastAPI) -> uvicorn.Config:
     """How a console is served."""
+    gate: Gate = app.state.gate
+    most = min(LIMITS.connections, files_for(LIMITS.connections))
+    app.state.connections = Connections(most, gate.options.proxies)
     return uvicorn.Config(
         app,
         http=_Connection,
@@ -84,7 +104,6 @@ def configured(app: FastAPI) -> uvicorn.Config:
         server_header=False,
         proxy_headers=False,  # whoever asks is who connects; a listed proxy names people by a header of its own
         timeout_graceful_shutdown=_GRACE_SECONDS,
-        limit_concurrency=LIMITS.connections,
         h11_max_incomplete_event_size=_HEAD_BYTES,
     )
 

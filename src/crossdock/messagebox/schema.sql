@@ -942,7 +942,7 @@ BEGIN
          INSERT (instance_id, service_id, host_id, correlation_id, hash, value, bound_to), UPDATE (created_at), DELETE
              ON instance_subscription',
         'SELECT (service_id, host_id, held_by, held_at, claim, blocked_until, blocked_by),
-         UPDATE (held_by, held_at, claim, blocked_until, blocked_by, reason) ON subqueue_lease',
+         UPDATE (held_by, blocked_until, blocked_by, reason) ON subqueue_lease',
         format('SELECT ON queue_%1$s, claimed_%1$s, scheduled_%1$s, suspended_%1$s, instance_%1$s, history_%1$s, held_%1$s, timer_%1$s',
                host_number)
     ] LOOP
@@ -954,12 +954,16 @@ COMMENT ON FUNCTION create_host_role IS 'the role of a host: it takes from the q
 
 CREATE FUNCTION check_epoch(publishing integer, matched uuid, read_by uuid) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
+    -- Another lock, or a snapshot of an hour ago, would let the role of a host give messages to what is gone.
+    IF publishing <> 201678093 OR current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE insufficient_privilege USING MESSAGE = 'whoever publishes takes the lock of publishers, and sees what is committed';
+    END IF;
     PERFORM pg_advisory_xact_lock_shared(publishing);
     IF NOT EXISTS (SELECT FROM box WHERE epoch_token = matched AND location_token = coalesce(read_by, location_token)) THEN
         RAISE EXCEPTION 'The epoch has moved.' USING ERRCODE = 'CX001';
     END IF;
 END $$;
-COMMENT ON FUNCTION check_epoch IS 'the last step of publishing, where the answer is not waited for: it fails if the epoch has moved';
+COMMENT ON FUNCTION check_epoch IS 'the last step of publishing, where the answer is not waited for: it fails if the epoch has moved. The number is SUBSCRIPTION_LOCK';
 
 CREATE FUNCTION activate_instances(exceptions json) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -1167,6 +1171,7 @@ DECLARE
     drawn_before bigint := (SELECT last_value FROM reference_sequence);
     -- To search the arrays for each of their members takes the square of their length; plans for many are made for each call.
     many boolean := cardinality(message_ids) > 50;
+    given bigint;
 BEGIN
     -- Whoever claims messages has their contexts in memory, and large bodies not: what they take is not believed.
     IF pg_column_size(contexts) > 1048576
@@ -1232,6 +1237,7 @@ BEGIN
                               LIMIT 1) AS service
          WHERE array_position(message_ids, reference.message_id) IS NOT NULL;
     END IF;
+    GET DIAGNOSTICS given = ROW_COUNT;
     IF exceptions IS NOT NULL THEN
         PERFORM publish_exceptions(exceptions);
     END IF;
@@ -1257,7 +1263,16 @@ BEGIN
             RAISE insufficient_privilege USING MESSAGE = 'a host is given a message whose labels it lacks';
         END IF;
     END IF;
-    -- The arguments as they are: whatever was wrong with them has been refused by now.
+    -- References that were given to nobody are not tracked: a role can name millions of them, which compress to nothing.
+    IF given IS DISTINCT FROM cardinality(references_to) OR given IS DISTINCT FROM cardinality(subscriptions) THEN
+        SELECT coalesce(array_agg(reference.message_id ORDER BY reference.place), '{}'),
+               coalesce(array_agg(reference.subscription_id ORDER BY reference.place), '{}')
+          INTO references_to, subscriptions
+          FROM unnest(references_to, subscriptions) WITH ORDINALITY AS reference (message_id, subscription_id, place)
+          JOIN subscription ON subscription.id = reference.subscription_id
+         WHERE reference.message_id IN (SELECT unnest(message_ids));
+    END IF;
+    -- Else the arguments as they are: whatever was wrong with them has been refused by now.
     IF EXISTS (SELECT FROM receive_location WHERE track <> 'events') OR EXISTS (SELECT FROM service WHERE track <> 'events') THEN
         PERFORM track_some(message_ids, contexts, part_ids, bodies, references_to, subscriptions, exceptions, origins,
                            drawn_before);
@@ -1644,13 +1659,13 @@ CREATE VIEW shown_waiting AS
     SELECT waiting.id, waiting.instance_id, waiting.host_id, waiting.correlation_id,
            ARRAY(SELECT CASE WHEN pair.property = 'BTS.EpmRRCorrelationToken'
                                OR EXISTS (SELECT FROM property WHERE property.name = pair.property AND property.personal)
-                             THEN '***' ELSE pair.value END
+                             THEN '***' ELSE left(pair.value, 1000) END
                    FROM unnest(correlation.property, waiting.value) WITH ORDINALITY AS pair (property, value, place)
                   WHERE pair.property IS NOT NULL AND pair.value IS NOT NULL
                   ORDER BY pair.place) AS value
       FROM instance_subscription AS waiting
       JOIN correlation ON correlation.id = waiting.correlation_id;
-COMMENT ON VIEW shown_waiting IS 'by which values running instances wait, as everybody may see them: personal values and tokens are masked';
+COMMENT ON VIEW shown_waiting IS 'by which values running instances wait, as everybody may see them: personal values and tokens are masked, and long ones cut';
 
 CREATE VIEW sample_time WITH (security_barrier) AS SELECT at FROM sample ORDER BY number DESC LIMIT 1;
 COMMENT ON VIEW sample_time IS 'when somebody looked last: the role of a host may know that, and no more';

@@ -39,6 +39,8 @@ _READ_AT_ONCE = 50
 # As the columns have them with which they are compared: a number that no column holds fails the statement.
 _Integer = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 _BigInteger = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+# A step settles no more than a claim takes at once. Each message of an origin is asked for all that the origin settled.
+_Settled = Annotated[list[_BigInteger], msgspec.Meta(max_length=1_000)]
 
 
 class _Said(msgspec.Struct):
@@ -48,7 +50,7 @@ class _Said(msgspec.Struct):
     location: _Integer | None = None
     service: _Integer | None = None
     instance: UUID | None = None
-    settled: list[_BigInteger] = []
+    settled: _Settled = []
 
 
 class _Noted(msgspec.Struct, omit_defaults=True):
@@ -167,11 +169,11 @@ def _origins(row: Any) -> list[Origin]:
         said = [] if row.origins is None else msgspec.json.decode(row.origins, type=list[_Said])
     except UNREADABLE:  # nobody who publishes by the agent says it so
         return nothing
-    each = [
-        Origin(1, run.location, run.service, None if run.instance is None else str(run.instance), tuple(run.settled))
-        for run in said
-        for _ in range(min(run.messages, count))
-    ]
+    each: list[Origin] = []
+    for run in said:
+        instance = None if run.instance is None else str(run.instance)
+        told = Origin(1, run.location, run.service, instance, tuple(run.settled))
+        each += [told] * min(run.messages, count - len(each))
     return (each + nothing)[:count]
 
 
@@ -221,12 +223,13 @@ def pack_few(
     with connection.transaction():
         with connection.cursor(row_factory=namedtuple_row) as cursor:
             rows = cursor.execute(statement("take_few"), {"limit": limit, "bytes": size}).fetchall()
-        groups: defaultdict[tuple[Any, ...], list[tuple[Few, int]]] = defaultdict(list)
+        groups: defaultdict[tuple[Any, ...], list[_Member]] = defaultdict(list)
         for few in sorted(_fews(connection, rows), key=lambda each: each.at):
             span = int(few.at.timestamp() // _SPAN.total_seconds())
+            noted = _by_message(few.segment.exceptions)
             for position, application in enumerate(few.applications):
                 labels = _labels(few.segment.contexts[position])
-                groups[span, application, labels].append((few, position))
+                groups[span, application, labels].append(_Member(few, position, noted))
         for (_, application, labels), members in groups.items():
             kept = _packed(members, personal, case_sensitive=case_sensitive)
             connection.execute(statement("pack_few"), {**kept, "application": application, "labels": list(labels)})
@@ -243,7 +246,24 @@ def _labels(context: bytes) -> tuple[str, ...]:
         return ()
 
 
-def _packed(members: Sequence[tuple[Few, int]], personal: frozenset[str], *, case_sensitive: bool) -> dict[str, Any]:
+class _Member(NamedTuple):
+    """A message that is packed, and what was noted about all messages of its row, by their ids."""
+
+    few: Few
+    position: int
+    noted: Mapping[str, Sequence[tuple[str, dict[str, Any]]]]
+
+
+def _by_message(exceptions: Mapping[str, Sequence[dict[str, Any]]]) -> Mapping[str, list[tuple[str, dict[str, Any]]]]:
+    """Found once: to look through all of them for each message would take the square of their number."""
+    found: defaultdict[str, list[tuple[str, dict[str, Any]]]] = defaultdict(list)
+    for kind, rows in exceptions.items():
+        for row in rows:
+            found[row["message_id"]].append((kind, row))
+    return found
+
+
+def _packed(members: Sequence[_Member], personal: frozenset[str], *, case_sensitive: bool) -> dict[str, Any]:
     segment, bodies = _merged(members)
     values = promoted_values(segment.contexts)
     values.update(instances_of(segment.origins))
@@ -251,7 +271,7 @@ def _packed(members: Sequence[tuple[Few, int]], personal: frozenset[str], *, cas
     segment.contexts, taken = take_personal(segment.contexts, personal)
     kept = any(taken)
     lowest, highest = segment.bounds()
-    moments = [few.at for few, _ in members]
+    moments = [each.few.at for each in members]
     return {
         "at": min(moments),
         "until": max(moments),
@@ -269,21 +289,22 @@ def _packed(members: Sequence[tuple[Few, int]], personal: frozenset[str], *, cas
     }
 
 
-def _merged(members: Sequence[tuple[Few, int]]) -> tuple[Segment, dict[UUID, bytes]]:
+def _merged(members: Sequence[_Member]) -> tuple[Segment, dict[UUID, bytes]]:
     positions, subscriptions, ids, contexts, origins, transactions = [], [], [], [], [], []
     exceptions: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
     bodies: dict[UUID, bytes] = {}
-    for place, (few, position) in enumerate(members):
+    for place, (few, position, noted) in enumerate(members):
         segment, id_ = few.segment, few.segment.id(position)
-        mine = segment.subscriptions[segment.positions == position].tolist()
+        low, high = np.searchsorted(segment.positions, [position, position + 1])  # they are in order
+        mine = segment.subscriptions[low:high].tolist()
         positions += [place] * len(mine)
         subscriptions += mine
         ids.append(id_.bytes)
         contexts.append(segment.contexts[position])
         origins.append(few.origins[position])
         transactions.append(segment.transactions[0]._replace(messages=1))
-        for name, rows in segment.exceptions.items():
-            exceptions[name] += [row for row in rows if row["message_id"] == str(id_)]
+        for kind, row in noted.get(str(id_), ()):
+            exceptions[kind].append(row)
         if id_ in few.bodies:
             bodies[id_] = few.bodies[id_]
     columns = np.array(positions, np.int64), np.array(subscriptions, np.int64)

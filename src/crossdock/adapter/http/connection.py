@@ -7,9 +7,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import resource
 import select
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 import h11
@@ -23,6 +25,8 @@ from crossdock.adapter.http.guard import failure
 logger = logging.getLogger(__name__)
 
 _EVENTS_IN_A_TURN = 64
+_OTHER_FILES = 512  # descriptors left to the rest of the process
+_MANY_FILES = 65536
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,3 +279,14 @@ class _PacedFlow(FlowControl):
     def resume_reading(self) -> None:
         if not self.is_resting:
             super().resume_reading()
+
+
+def files_for(connections: int) -> int:
+    """How many connections the limit of open files allows, after raising it where it is low."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < connections + _OTHER_FILES:
+        wanted = _MANY_FILES if hard == resource.RLIM_INFINITY else hard
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return connections if soft == resource.RLIM_INFINITY else max(16, soft - _OTHER_FILES)

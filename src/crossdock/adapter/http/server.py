@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import resource
 import socket
 import ssl
 import threading
@@ -20,7 +19,7 @@ from uvicorn import Config
 from uvicorn.server import ServerState
 
 from crossdock.adapter.http.app import HEAD_BYTES, HttpApp, Route
-from crossdock.adapter.http.connection import Connection, Limits
+from crossdock.adapter.http.connection import Connection, Limits, files_for
 from crossdock.adapter.http.guard import Room, network_of
 from crossdock.errors import ApplicationError, TransientError
 
@@ -28,8 +27,6 @@ logger = logging.getLogger(__name__)
 
 _BACKLOG = 4096
 _SHARES = 2  # one client has at most such a part of the connections
-_OTHER_FILES = 512  # descriptors left to the rest of the process
-_MANY_FILES = 65536
 _CLOSE_SECONDS = 1.0
 _CANCEL_SECONDS = 1.0
 _PAUSE_SECONDS = 0.5
@@ -141,7 +138,7 @@ class _Running:
         self._listener = listener
         self._context = context
         self._limits = limits
-        self._capacity = min(limits.connections, _files_for(limits.connections))
+        self._capacity = min(limits.connections, files_for(limits.connections))
         self._config = _config(app)
         self._state = ServerState()
         self._greetings: set[asyncio.Task[None]] = set()
@@ -300,14 +297,3 @@ def _config(app: HttpApp) -> Config:
     config.load()
     logging.getLogger("crossdock.adapter.http.connection.uvicorn").setLevel(logging.ERROR)
     return config
-
-
-def _files_for(connections: int) -> int:
-    """How many connections the limit of open files allows, after raising it where it is low."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != resource.RLIM_INFINITY and soft < connections + _OTHER_FILES:
-        wanted = _MANY_FILES if hard == resource.RLIM_INFINITY else hard
-        with suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return connections if soft == resource.RLIM_INFINITY else max(16, soft - _OTHER_FILES)

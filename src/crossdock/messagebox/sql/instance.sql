@@ -480,19 +480,25 @@ SELECT date_part('epoch', due_at - clock())
 
 -- name: list_instances
 -- Running instances, the oldest first, with the context of the message that began each, and the values by which it is
--- correlated. What waits for a response waits by a token, which is for nobody to see.
+-- correlated. What waits for a response waits by a token, which is for nobody to see. Where all are asked for, long texts are
+-- cut: a host has written them.
 SELECT instance.id, instance.host_id, service.name AS orchestration, service.application, host.name AS host, instance.version,
-       instance.step, instance.state, instance.since, instance.activated_at, instance.waiting_for, instance.line, instance.code,
-       instance.reason, instance.traceback, instance.activation, message.context,
-       (SELECT json_agg(json_build_array(correlation.name, correlation.property, waiting.value) ORDER BY waiting.id)
-          FROM shown_waiting AS waiting
-          JOIN correlation ON correlation.id = waiting.correlation_id
-         WHERE waiting.instance_id = instance.id AND waiting.host_id = instance.host_id AND correlation.name IS NOT NULL)
+       instance.step, instance.state, instance.since, instance.activated_at, left(instance.waiting_for, shown.most) AS waiting_for,
+       left(instance.line, shown.most) AS line, instance.code, left(instance.reason, shown.most) AS reason,
+       left(instance.traceback, shown.most) AS traceback, instance.activation, message.context,
+       (SELECT json_agg(json_build_array(found.name, found.property, found.value) ORDER BY found.id)
+          FROM (SELECT waiting.id, correlation.name, correlation.property, waiting.value
+                  FROM shown_waiting AS waiting
+                  JOIN correlation ON correlation.id = waiting.correlation_id
+                 WHERE waiting.instance_id = instance.id AND waiting.host_id = instance.host_id AND correlation.name IS NOT NULL
+                 ORDER BY waiting.id
+                 LIMIT 100) AS found)
        AS correlated
   FROM instance
   JOIN service ON service.id = instance.service_id
   JOIN host ON host.id = instance.host_id
   LEFT JOIN shown_message AS message ON message.id = instance.activation
+ CROSS JOIN LATERAL (SELECT CASE WHEN %(id)s::uuid[] IS NULL THEN 4000 ELSE 1000000 END AS most) AS shown
  WHERE %(id)s::uuid[] IS NULL OR instance.id = ANY (%(id)s::uuid[])
  ORDER BY instance.id
  LIMIT %(limit)s;
@@ -522,8 +528,9 @@ SELECT host_id, id
 
 -- name: list_records
 -- The history of an instance, for whoever may read the bodies of its application: the console works for people with fewer rights
--- as the owner, for whom there are no policies.
-SELECT step, record
+-- as the owner, for whom there are no policies. A host has written them: records beyond 64 MB are empty, which nobody can read.
+SELECT step,
+       CASE WHEN sum(octet_length(record)) OVER (ORDER BY step) <= 67108864 THEN record ELSE '' END AS record
   FROM history
  WHERE host_id = %(host)s AND instance_id = %(id)s
    AND (SELECT may_do('bodies', service.application)
@@ -534,8 +541,9 @@ SELECT step, record
 
 
 -- name: list_held
--- The messages that an instance holds, and in which step each was given to its code.
-SELECT held.message_id, held.step, message.context
+-- The messages that an instance holds, and in which step each was given to its code. There may be many: of a long context
+-- nobody is told the type.
+SELECT held.message_id, held.step, CASE WHEN octet_length(message.context) <= 65536 THEN message.context END AS context
   FROM held
   LEFT JOIN shown_message AS message ON message.id = held.message_id
  WHERE held.host_id = %(host)s AND held.instance_id = %(id)s

@@ -42,12 +42,16 @@ SELECT receive_location.name, receive_location.application, host.name AS host, r
 -- name: page_instances
 -- Running instances, the oldest first. A page is found in each host by its key, and only its rows are joined.
 SELECT page.id, page.host_id, service.name AS orchestration, service.application, host.name AS host, page.version,
-       page.step, page.state, page.since, page.activated_at, page.waiting_for, page.line, page.code,
-       page.reason, page.traceback, page.activation, message.context::text AS context,
-       (SELECT json_agg(json_build_array(correlation.name, correlation.property, waiting.value) ORDER BY waiting.id)
-          FROM shown_waiting AS waiting
-          JOIN correlation ON correlation.id = waiting.correlation_id
-         WHERE waiting.instance_id = page.id AND waiting.host_id = page.host_id AND correlation.name IS NOT NULL)
+       page.step, page.state, page.since, page.activated_at, left(page.waiting_for, 4000) AS waiting_for,
+       left(page.line, 4000) AS line, page.code, left(page.reason, 4000) AS reason, left(page.traceback, 4000) AS traceback,
+       page.activation, message.context::text AS context,
+       (SELECT json_agg(json_build_array(found.name, found.property, found.value) ORDER BY found.id)
+          FROM (SELECT waiting.id, correlation.name, correlation.property, waiting.value
+                  FROM shown_waiting AS waiting
+                  JOIN correlation ON correlation.id = waiting.correlation_id
+                 WHERE waiting.instance_id = page.id AND waiting.host_id = page.host_id AND correlation.name IS NOT NULL
+                 ORDER BY waiting.id
+                 LIMIT 100) AS found)
        AS correlated
   FROM (SELECT each.*
           FROM host AS living

@@ -121,6 +121,8 @@ SELECT (SELECT true
 
 
 -- name: take_lease
+-- takes: host_instance integer, excluding integer[]
+-- gives: service_id integer
 -- Take the lease of one ordered service that has work, is not blocked and that nobody holds; none of those that this
 -- instance has not heard it has given up. Whoever was held least recently is the first: each subqueue gets its turn. It goes
 -- to the end also where the clock was set back: else it would be the first again, and the others would wait for the clock.

@@ -29,7 +29,8 @@ SELECT predicate.subscription_id, predicate.group_number, predicate.position, pr
 -- name: insert_predicates
 -- takes: service integer
 -- gives: subscription_id integer
--- The predicates of a service's subscription, from how the service declares them.
+-- The predicates of a service's subscription, from how the service declares them, where this transaction has moved the epoch:
+-- a publisher that knows the subscription without them would not hear of it.
 INSERT INTO predicate (subscription_id, group_number, position, property, type, operator, value, pass)
 SELECT subscription.id, 0, 0,
        CASE WHEN service.group_name IS NULL THEN 'BTS.SPTransportID' ELSE 'BTS.SPGroupID' END, 'text', '=',
@@ -37,7 +38,7 @@ SELECT subscription.id, 0, 0,
   FROM service
   JOIN subscription ON subscription.service_id = service.id
   LEFT JOIN send_port_group ON send_port_group.name = service.group_name
- WHERE service.id = %(service)s AND may_do('operator', service.application)
+ WHERE service.id = %(service)s AND may_do('operator', service.application) AND epoch_moves()
  UNION ALL
 SELECT subscription.id, (entry ->> 0)::smallint, (entry ->> 1)::smallint, entry ->> 2, entry ->> 3, entry ->> 4,
        CASE WHEN json_typeof(entry -> 5) = 'array' THEN ARRAY(SELECT json_array_elements_text(entry -> 5)) END,
@@ -45,7 +46,7 @@ SELECT subscription.id, (entry ->> 0)::smallint, (entry ->> 1)::smallint, entry 
   FROM service
   JOIN subscription ON subscription.service_id = service.id
  CROSS JOIN json_array_elements(service.predicate) AS entry
- WHERE service.id = %(service)s AND may_do('operator', service.application)
+ WHERE service.id = %(service)s AND may_do('operator', service.application) AND epoch_moves()
 RETURNING subscription_id;
 
 
@@ -226,13 +227,14 @@ DELETE FROM correlation
 -- New instances that messages with these values begin or join. Whoever is the second to open one waits here until the first
 -- commits, and is not given it. In the order of their hashes, so that nobody waits for one who waits for him. They are at the
 -- host of the orchestration whose correlation the hash begins with. Whoever publishes opens those of any; a person who resumes,
--- those of what it operates: instances of others would end as if they were a convoy.
+-- those of what it operates: instances of others would end as if they were a convoy. So would one that runs, whoever names it.
 INSERT INTO convoy (hash, instance_id, host_id)
 SELECT wanted.hash, wanted.instance_id, service.host_id
   FROM unnest(%(hash)s::uuid[], %(instance)s::uuid[]) AS wanted (hash, instance_id)
   JOIN correlation ON correlation.id = correlation_of(wanted.hash)
   JOIN service ON service.id = correlation.service_id
- WHERE (SELECT own_hosts(session_user)) IS NOT NULL OR may_do('operator', service.application)
+ WHERE ((SELECT own_hosts(session_user)) IS NOT NULL OR may_do('operator', service.application))
+   AND (SELECT true FROM instance WHERE host_id = service.host_id AND id = wanted.instance_id LIMIT 1) IS NULL
  ORDER BY wanted.hash
     ON CONFLICT (hash) DO NOTHING
 RETURNING hash;

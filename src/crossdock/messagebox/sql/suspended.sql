@@ -64,7 +64,8 @@ SELECT suspended.sequence, why.withheld
 -- gives: host_id smallint, sequence bigint, message_id uuid, target smallint, recorded bigint
 -- Deliver suspended references again, from the first attempt on, also where the service is stopped. What the host lacks a
 -- label of stays suspended, and says so. Whoever may not do this to an application leaves its references alone. What an
--- application left behind that was undeployed stays until it is deployed again.
+-- application left behind that was undeployed stays until it is deployed again. What is compared here and below is what is
+-- committed, and not what a transaction has seen an hour ago.
 WITH resumed AS (
     DELETE FROM suspended
      USING service, application
@@ -73,6 +74,7 @@ WITH resumed AS (
        AND suspended.kind IN ('send', 'stopped')
        AND service.id = suspended.service_id AND may_do('operator', service.application)
        AND application.name = service.application AND application.deployed
+       AND current_setting('transaction_isolation') = 'read committed'
     RETURNING suspended.*, service.name, service.application
 ), moving AS (
     SELECT array_agg(ROW (host_id, sequence, priority, message_id, subscription_id, service_id, attempt, subqueue, instance_id,
@@ -200,6 +202,7 @@ WITH labelled AS MATERIALIZED (
     SELECT host_id
       FROM service
      WHERE id = %(service)s AND deployed AND state = 'started' AND may_do('operator', application)
+       AND current_setting('transaction_isolation') = 'read committed'
 ), resumed AS (
     DELETE FROM suspended
      WHERE service_id = %(service)s AND kind = 'stopped' AND EXISTS (SELECT FROM home)
@@ -280,6 +283,7 @@ WITH edited AS (
      WHERE suspended.host_id = %(at_host)s AND suspended.sequence = %(at_sequence)s AND suspended.kind IN ('send', 'stopped')
        AND service.id = suspended.service_id AND may_do('edit', service.application)
        AND why_withheld(suspended.message_id, service.host_id) IS NULL
+       AND current_setting('transaction_isolation') = 'read committed'
        AND (SELECT application.deployed FROM application WHERE application.name = service.application)
        AND NOT EXISTS (SELECT
                          FROM unnest(%(part)s || %(message)s) AS own (id)

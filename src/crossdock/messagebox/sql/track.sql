@@ -98,7 +98,9 @@ SELECT DISTINCT published.at, published.until, published.segment
 -- What was published a few at a time and is not packed yet: as many rows as some seconds make.
 SELECT at, transaction, epoch, ARRAY(SELECT unnest(message_ids)) AS message_ids,
        contexts, ARRAY(SELECT unnest(references_to)) AS references_to,
-       ARRAY(SELECT unnest(subscriptions)) AS subscriptions, exceptions::text AS exceptions, origins::text AS origins,
+       ARRAY(SELECT unnest(subscriptions)) AS subscriptions,
+       CASE WHEN octet_length(exceptions::text) <= 33554432 THEN exceptions::text END AS exceptions,
+       CASE WHEN octet_length(origins::text) <= 33554432 THEN origins::text END AS origins,
        first_reference, last_reference, NULL::uuid[] AS body_of, NULL::bytea[] AS bodies, publisher
   FROM shown_few
  WHERE (%(ids)s::uuid[] IS NULL OR message_ids && %(ids)s::uuid[])
@@ -111,7 +113,9 @@ SELECT at, transaction, epoch, ARRAY(SELECT unnest(message_ids)) AS message_ids,
 -- The same with the bodies that are kept.
 SELECT at, transaction, epoch, ARRAY(SELECT unnest(message_ids)) AS message_ids,
        ARRAY(SELECT unnest(contexts)::text) AS contexts, ARRAY(SELECT unnest(references_to)) AS references_to,
-       ARRAY(SELECT unnest(subscriptions)) AS subscriptions, exceptions::text AS exceptions, origins::text AS origins,
+       ARRAY(SELECT unnest(subscriptions)) AS subscriptions,
+       CASE WHEN octet_length(exceptions::text) <= 33554432 THEN exceptions::text END AS exceptions,
+       CASE WHEN octet_length(origins::text) <= 33554432 THEN origins::text END AS origins,
        first_reference, last_reference, body_of, bodies, publisher
   FROM track_few
  WHERE (%(ids)s::uuid[] IS NULL OR message_ids && %(ids)s::uuid[])
@@ -122,11 +126,13 @@ SELECT at, transaction, epoch, ARRAY(SELECT unnest(message_ids)) AS message_ids,
 
 -- name: take_few
 -- Take out some of what was published a few at a time, to pack it in the same transaction: so many rows, and no more bytes than
--- there is room for, but one row however large it is. Whether that was all is said too.
+-- there is room for, but one row however large it is. Whether that was all is said too. Ids and what was noted take many times
+-- their bytes in Python. What was noted in more than 32 MB is left out, here and above: nobody who publishes a few notes so much.
 WITH seen AS MATERIALIZED (
     SELECT ctid AS place,
            coalesce(pg_column_size(contexts), 0) + coalesce(pg_column_size(bodies), 0)
-           + coalesce(octet_length(exceptions::text), 0) + coalesce(octet_length(origins::text), 0) AS bytes
+           + least(coalesce(octet_length(origins::text), 0) + 8::bigint * coalesce(octet_length(exceptions::text), 0), 9 * 33554432)
+           + 200::bigint * (cardinality(message_ids) + cardinality(references_to)) AS bytes
       FROM track_few
      LIMIT %(limit)s
        FOR UPDATE SKIP LOCKED
@@ -139,7 +145,9 @@ DELETE FROM track_few
  WHERE ctid = ANY (ARRAY (SELECT place FROM chosen))
 RETURNING at, transaction, epoch, ARRAY(SELECT unnest(message_ids)) AS message_ids,
           ARRAY(SELECT unnest(contexts)::text) AS contexts, ARRAY(SELECT unnest(references_to)) AS references_to,
-          ARRAY(SELECT unnest(subscriptions)) AS subscriptions, exceptions::text AS exceptions, origins::text AS origins,
+          ARRAY(SELECT unnest(subscriptions)) AS subscriptions,
+          CASE WHEN octet_length(exceptions::text) <= 33554432 THEN exceptions::text END AS exceptions,
+          CASE WHEN octet_length(origins::text) <= 33554432 THEN origins::text END AS origins,
           first_reference, last_reference, body_of, bodies, publisher,
           (SELECT count(*) FROM seen) > (SELECT count(*) FROM chosen) AS more;
 
