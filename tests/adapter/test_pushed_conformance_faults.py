@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError, Future, wait
-from threading import Event, Thread
+from threading import Event, Lock, Thread
 from typing import Any, TypeVar
 
 import pytest
@@ -32,6 +32,7 @@ class Clerk:
         self.desk = desk
         self.loop = asyncio.new_event_loop()
         self.work: set[Future[Any]] = set()
+        self.beginning = Lock()  # what has begun must be known to whoever stops
         self.thread: Thread | None = None
 
     def start(self, receiver: Receiver) -> None:
@@ -50,15 +51,18 @@ class Clerk:
         self.close()
         thread, self.thread = self.thread, None
         if thread is not None:
-            for left in wait(self.work, seconds).not_done:
+            with self.beginning:
+                begun = set(self.work)
+            for left in wait(begun, seconds).not_done:
                 left.cancel()
             self.loop.call_soon_threadsafe(self.loop.stop)
             thread.join()
 
     def do(self, work: Coroutine[Any, Any, _Result], otherwise: _Result) -> _Result:
         """In the thread of the partner, who waits."""
-        future = asyncio.run_coroutine_threadsafe(work, self.loop)
-        self.work.add(future)
+        with self.beginning:
+            future = asyncio.run_coroutine_threadsafe(work, self.loop)
+            self.work.add(future)
         try:
             return future.result(2)
         except (CancelledError, TimeoutError):

@@ -71,7 +71,7 @@ def test_what_cannot_be_served_is_one_sentence(database: str, folder: Path) -> N
         "crossdock: The console listens at 10.255.255.1 only if people have to sign in: give --tokens, --passwords FILE, "
         "--trusted-proxy ADDRESS or --oidc-issuer URL. Without these it listens at 127.0.0.1.",
     )
-    assert said("--home", "nowhere") == (
+    assert said("--home", "nowhere", "--listen", "127.0.0.1:0") == (
         2,
         "crossdock: There is no MessageBox in nowhere. Create it with `crossdock run APP`, or give --home.",
     )

@@ -389,10 +389,14 @@ SELECT count(*) FROM ended;
 
 
 -- name: list_unreported
--- Messages that nobody wanted and whose nearest misses are still to be worked out.
-SELECT suspended.message_id, message.context::text
+-- Messages that nobody wanted and whose nearest misses are still to be worked out. Each is looked up by itself: a plan that was
+-- made when there were none would else read all messages.
+SELECT suspended.message_id, message.context
   FROM suspended
-  JOIN message ON message.id = suspended.message_id
+ CROSS JOIN LATERAL (SELECT context::text
+                       FROM message
+                      WHERE id = suspended.message_id
+                      LIMIT 1) AS message
  WHERE suspended.kind = 'unrouted' AND NOT suspended.reported
  ORDER BY suspended.sequence
  LIMIT %(limit)s;
