@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from crossdock.pipeline import xml
+from crossdock.pipeline.definition import SchemaDefinition
 from crossdock.pipeline.tree_size import MOST_NODES, may_have_too_many_nodes
 from pipelines import WHOLE, execute, only, xml_schema
 
@@ -31,6 +33,28 @@ def test_envelope_with_a_message_of_too_many_nodes_is_kept_back(node: bytes) -> 
 
     assert document.body == content
     assert "too many elements and attributes, and 500,000 is the most" in str(document.error)
+
+
+@pytest.mark.parametrize("schema", [LETTER, POST])
+def test_large_document_with_far_too_many_elements_is_kept_back(
+    schema: SchemaDefinition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(xml, "MOST_ELEMENTS", 1_000)
+    content = b"<Post><Letter>1</Letter>%b</Post>" % (b"<a/>" * 1_000)
+
+    document = only(content, schema, large_bytes=100)
+
+    assert document.body == content
+    assert "the document has too many elements, and 1,000 is the most" in str(document.error)
+
+
+def test_field_is_found_in_a_large_document_whatever_lies_deeper_beside_it() -> None:
+    deep = b"<a>" * 200 + b"<Letter><Id>wrong</Id></Letter>" + b"</a>" * 200
+    content = b"<Letter>%b<Id>right</Id>%b</Letter>" % (deep, deep)
+
+    document = only(content, xml_schema("Letter", Id=("text", "/Letter/Id")), large_bytes=100)
+
+    assert (document.promoted["Id"], document.error) == ("right", None)
 
 
 def test_nodes_are_counted_for_each_message_of_an_envelope() -> None:

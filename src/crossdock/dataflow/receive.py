@@ -27,6 +27,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from crossdock.dataflow.outcome import OUTCOME, Interrupted, Noticed, Postponed, RangeOutcome, from_text, to_batch
 from crossdock.dataflow.session import Spark
+from crossdock.dataflow.slow_batch import SlowBatch
 from crossdock.dataflow.source import IntakeSource
 from crossdock.dataflow.worker import Worker
 from crossdock.errors import OutageError, TransientError, UnavailableError
@@ -82,6 +83,7 @@ class ReceiveFlow:
         self._start_at: float | None = None
         self._interrupted: str | None = None
         self._outage: OutageError | None = None
+        self._slow = SlowBatch(spark.time_limit)
 
     def start(self) -> None:
         """Begin with whatever is due. What a query before it had claimed comes free with its session."""
@@ -123,7 +125,9 @@ class ReceiveFlow:
             return
         try:
             if self._query.isActive:
-                if self._outage is not None and self.busy():  # whether it is over is known after this batch
+                busy = self.busy()
+                self._slow.seen(busy=busy)
+                if self._outage is not None and busy:  # whether it is over is known after this batch
                     self._still_waits()
                 return
             problem = self._query.exception()
@@ -175,6 +179,7 @@ class ReceiveFlow:
 
     def _record(self, outcomes: DataFrame, _: int) -> None:
         """The sink: runs in this process, once per micro-batch."""
+        self._slow.ended()
         for (text,) in outcomes.collect():
             match from_text(text):
                 case RangeOutcome() as done:

@@ -7,6 +7,7 @@ import re
 from crossdock.errors import DocumentError
 
 MOST_NODES = 500_000
+MOST_ELEMENTS = 10_000_000  # of a document that is read element by element, which takes some microseconds for each
 
 _BYTES_PER_NODE = 2  # at least: `<a` and `b=`
 _DECLARED = re.compile(rb"""encoding\s*=\s*['"]""")
@@ -27,17 +28,18 @@ def may_have_too_many_nodes(content: bytes) -> bool:
 
 
 class NodeCount:
-    """Counts what is in memory at once while a document is read."""
+    """Counts what is in memory at once while a document is read, or all of it."""
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, most: int = MOST_NODES) -> None:
         self._what = what
+        self._most = most
         self._count = 0
 
     def add(self, nodes: int = 1) -> None:
         """DocumentError once there are too many."""
         self._count += nodes
-        if self._count > MOST_NODES:
-            raise DocumentError(f"{self._what}, and {MOST_NODES:,} is the most")
+        if self._count > self._most:
+            raise DocumentError(f"{self._what}, and {self._most:,} is the most")
 
     def begin(self) -> None:
         """What was counted is not in memory any more."""

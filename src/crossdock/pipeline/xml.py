@@ -20,7 +20,7 @@ from crossdock.errors import ApplicationError, DocumentError, PromotionError
 from crossdock.message.property import Value
 from crossdock.pipeline.document import Document, Promoter, Promotion
 from crossdock.pipeline.envelope import Source, check_namespace, check_nested, serialised
-from crossdock.pipeline.tree_size import MOST_NODES, NodeCount, may_have_too_many_nodes
+from crossdock.pipeline.tree_size import MOST_ELEMENTS, MOST_NODES, NodeCount, may_have_too_many_nodes
 
 _LARGE_BYTES = 4 * 1024 * 1024
 _OPTIONS: Mapping[str, Any] = {
@@ -243,10 +243,14 @@ def events(content: bytes, xsd: Xsd | None = None) -> Iterator[tuple[str, Any]]:
     schema = None if xsd is None else xsd.schema
     # Comments and instructions stay in memory until an element after them ends.
     beside = NodeCount("the document has too many comments and processing instructions")
+    elements = NodeCount("the document has too many elements", MOST_ELEMENTS)
     for event, node in etree.iterparse(
         BytesIO(content), events=("start", "end", "start-ns", "comment", "pi"), schema=schema, **_OPTIONS
     ):
-        if event in ("start", "end"):
+        if event == "start":
+            elements.add()
+            yield event, node
+        elif event == "end":
             yield event, node
         elif event == "start-ns":
             check_namespace(node[1])
@@ -257,11 +261,12 @@ def events(content: bytes, xsd: Xsd | None = None) -> Iterator[tuple[str, Any]]:
 def _messages(body: Sequence[str], content: bytes) -> Iterator[Any]:
     """The children of the body of a large envelope, one after the other."""
     path: list[str] = []
+    wanted = list(body)
     child = None
     nodes = NodeCount("a message of the envelope has too many elements and attributes")
     for event, element in events(content):
         if event == "start":
-            if child is None and tuple(path) == body:
+            if child is None and path == wanted:
                 child = element
                 nodes.begin()
             if child is not None:
@@ -316,6 +321,7 @@ class _Walk:
                 self._elements.setdefault(path.steps, []).append(id(path))
             else:
                 self._attributes.setdefault(path.steps, []).append((id(path), path.attribute))
+        self._deepest = max(map(len, (*self._elements, *self._attributes)), default=0)
 
     def find(self, path: XmlPath) -> str | None:
         """What was found at the path, as `XmlPath.find` gives it."""
@@ -323,14 +329,18 @@ class _Walk:
 
     def begin(self, element: Any) -> None:
         self._path.append(element.tag)
-        for number, attribute in self._attributes.get(tuple(self._path), ()):
+        for number, attribute in self._attributes.get(self._place(), ()):
             if (value := element.get(attribute)) is not None:
                 self._found[number].add(value)
 
     def end(self, element: Any) -> None:
-        for number in self._elements.get(tuple(self._path), ()):
+        for number in self._elements.get(self._place(), ()):
             self._found[number].add(element)
         self._path.pop()
+
+    def _place(self) -> tuple[str, ...]:
+        """As far as a path may go, and one step more: a sender chooses how deep its elements are."""
+        return tuple(self._path[: self._deepest + 1])
 
 
 class _Found:
