@@ -137,7 +137,7 @@ def test_whoever_may_read_no_bodies_is_shown_an_instance_without_its_steps(conso
 def test_personal_values_that_somebody_asks_for_are_in_no_record(console: Served, box: Seeded) -> None:
     rows(box.agent.database, "UPDATE property SET personal = true WHERE name = 'Region' RETURNING 1")
     with console.as_role("administrator") as client:
-        chosen = {"action": "terminate", "where": "Region = 'Stopped'"}
+        chosen = {"action": "terminate", "where": "Region = 'Stopped'", "personal": True}
         preview = client.post("/api/v1/suspended:preview", json=chosen).json()
         begun = client.post("/api/v1/suspended:execute", json={"token": preview["token"]}).json()
         ended(client, begun["id"])
@@ -145,7 +145,45 @@ def test_personal_values_that_somebody_asks_for_are_in_no_record(console: Served
 
     said = [row.target for row in box.agent.audit.list(action="terminate")]
     assert preview["total"] == 1
-    assert {preview["selection"], begun["selection"]} == {"--where a condition on Region"}
+    assert {preview["selection"], begun["selection"]} == {"--where a condition on Region --personal"}
     assert "Stopped'" not in operations
-    assert "--where a condition on Region" in said
+    assert "--where a condition on Region --personal" in said
     assert not any("= 'Stopped'" in each for each in said)
+
+
+@pytest.mark.parametrize("personal", [False, True])
+def test_filters_over_personal_properties_are_refused_to_who_may_not_see_the_values(
+    console: Served, box: Seeded, personal: bool
+) -> None:
+    rows(box.agent.database, "UPDATE property SET personal = true WHERE name = 'Region' RETURNING 1")
+    asked: dict[str, str | bool] = {"where": "Region != 'Stopped'", "personal": personal}
+    with console.as_role("operator") as client:
+        answers = [
+            *(client.get(f"/api/v1/{list_}", params=asked) for list_ in ("suspended", "instances", "messages")),
+            client.post("/api/v1/suspended:preview", json={"action": "terminate", **asked}),
+        ]
+
+    assert [each.status_code for each in answers] == [403] * 4
+    assert all("bodies" in each.json()["detail"] for each in answers)
+    if not personal:
+        sentence = "Property 'Region' is personal: to search by it takes the right bodies"
+        assert all(each.json()["detail"].startswith(sentence) for each in answers)
+
+
+def test_filters_over_personal_properties_are_agreed_to_and_recorded(console: Served, box: Seeded) -> None:
+    rows(box.agent.database, "UPDATE property SET personal = true WHERE name = 'Region' RETURNING 1")
+    asked = {"where": "Region LIKE 'S%' OR Region = 'IN'"}
+    with console.as_role("operator", "bodies") as client:
+        refused = [client.get(f"/api/v1/{list_}", params=asked) for list_ in ("suspended", "instances")]
+        refused.append(client.post("/api/v1/suspended:preview", json={"action": "terminate", **asked}))
+        agreed: dict[str, str | bool] = {**asked, "personal": True}
+        found = [client.get(f"/api/v1/{list_}", params=agreed).json() for list_ in ("suspended", "instances")]
+        preview = client.post("/api/v1/suspended:preview", json={"action": "terminate", **agreed}).json()
+
+    assert [each.status_code for each in refused] == [400] * 3
+    assert all("To search by it, which is recorded, add: --personal" in each.json()["detail"] for each in refused)
+    assert [len(each["items"]) for each in found] == [1, 1]
+    assert preview["total"] == 1
+    assert [row.target for row in box.agent.audit.list(action="search")] == [
+        "suspended messages by Region", "instances by Region", "suspended messages by Region",
+    ]  # fmt: skip

@@ -10,6 +10,7 @@ import pytest
 
 from console_box import APPLICATION, Seeded
 from console_fixtures import box, console
+from express import rows
 from served import Served
 from url_desk import UrlDesk
 
@@ -129,3 +130,18 @@ def _json(ran: tuple[int, str]) -> Any:
     code, said = ran
     assert code == 0, said
     return json.loads(said)
+
+
+def test_a_search_by_a_personal_property_is_agreed_to_there(desk: UrlDesk, box: Seeded) -> None:
+    rows(box.agent.database, "UPDATE property SET personal = true WHERE name = 'Region' RETURNING 1")
+    chosen = ("--where", "Region = 'Stopped'")
+    refused = [desk.there(*words, *chosen) for words in (("get", "suspended"), ("terminate", "--yes"))]
+    found = _json(desk.there("get", "suspended", *chosen, "--personal", "-o", "json"))
+    [instance] = _json(desk.there("get", "instances", "--where", "Region = 'IN'", "--personal", "-o", "json"))
+    ended = _json(desk.there("terminate", *chosen, "--personal", "--yes", "-o", "json"))
+
+    assert [code for code, *_ in refused] == [2, 2]
+    assert all("add: --personal" in said for _, said, *_ in refused)
+    assert [each["id"] for each in found] == [each["id"] for each in ended] == [box.suspended]
+    assert instance["id"] == box.instance
+    assert box.agent.suspended.messages(port="Stopped") == []

@@ -102,7 +102,7 @@ def test_lint_finds_what_looks_wrong_and_says_so_by_its_exit_code(walk: Walk, fo
         (["match", "orders.yaml", "a.json", "--bogus"], "No such option: --bogus. See: crossdock match --help"),
         (["get", "ports", "-o", "xml"], "'-o' / '--output': 'xml' is not one of 'table', 'json',"),
         (["get", "messages", "--after", "5"], "--after is for: crossdock get suspended"),
-        (["get", "ports", "--personal"], "--personal is for: crossdock get messages"),
+        (["get", "ports", "--personal"], "--personal is for: crossdock get instances|suspended|messages"),
         (["get", "ports", "--limit", "5"], "--limit is for: crossdock get suspended|messages|waiting|audit"),
         (["get", "suspended", "--by", "code", "--port", "A"], "--by counts all that is suspended: leave --port out."),
         (["match", "orders.yaml", "missing.json"], "missing.json cannot be read: No such file or directory."),

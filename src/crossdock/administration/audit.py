@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 
-from crossdock.errors import CrossdockError, UsageError
+from crossdock.errors import CrossdockError, FilterError, UsageError
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.audit import REFUSED, Act, Since
 
@@ -33,6 +33,12 @@ def refusals_recorded(agent: Agent, action: str, targets: Sequence[str]) -> Iter
         yield
     except CrossdockError as error:
         with suppress(CrossdockError):  # the refusal is what the person has to hear of
-            reason = {"reason": str(error)}
+            reason = {"reason": _kept(error)}
             agent.audit.record([Act(action, target, after=reason, outcome=REFUSED) for target in targets])
         raise
+
+
+def _kept(error: CrossdockError) -> str:
+    """Why it was refused, without a condition that cannot be read: that quotes values, which may be personal."""
+    is_condition = type(error) is UsageError and isinstance(error.__cause__, FilterError)
+    return "a condition that cannot be read" if is_condition else str(error)

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from crossdock.administration.audit import since_of
-from crossdock.administration.condition import filter_of
+from crossdock.administration.condition import filter_of, search_personal
 from crossdock.administration.difference import printable_definition
 from crossdock.administration.instances import STATES, Instance, shown_instance
 from crossdock.administration.rows import row_of
@@ -181,13 +181,18 @@ def instance_page(
     state: str | None = None,
     orchestration: str | None = None,
     where: str | None = None,
+    personal: bool = False,
 ) -> InstancePage:
-    """`where` is a filter on what the activating message has promoted. Raises UsageError for what cannot be asked."""
+    """`where` is a filter on what the activating message has promoted, `personal` as of `list_instances`.
+
+    Raises UsageError for what cannot be asked.
+    """
     if state is not None and state not in STATES:
         raise UsageError(f"No instance is ever {state!r}. Choose one of: {', '.join(STATES)}.")
     filter_ = None if where is None else filter_of(agent, where)
+    search_personal(agent, filter_, agreed=personal, of="instances")
     matcher = Matcher(agent.configuration.case_sensitive())
-    personal = agent.configuration.personal()
+    masked = agent.configuration.personal()
     last = None if after is None else _uuid(after)
     found: list[Instance] = []
     looked_at = 0
@@ -199,7 +204,7 @@ def instance_page(
                 return InstancePage(found, str(last), looked_at)
             looked_at, last = looked_at + 1, row.id
             if filter_ is None or matcher.matches(filter_, row.promoted):
-                found.append(shown_instance(row, personal))
+                found.append(shown_instance(row, masked))
         if len(page) < size:
             return InstancePage(found, None, looked_at)
     return InstancePage(found, str(last), looked_at)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from uuid import UUID
 
-from crossdock.administration.condition import filter_of
+from crossdock.administration.condition import filter_of, search_personal
 from crossdock.messagebox.agent import Agent
 from crossdock.subscription.predicate import Filter
 
@@ -28,10 +28,12 @@ class Erased:
 def erase_messages(agent: Agent, where: str, *, preview: bool) -> Erased:
     """Erase properties and bodies of tracked messages, for every reader at once; only count them for a `preview`.
 
-    The audit names the properties of the condition, not its values: these are what is to be forgotten. Raises
-    UsageError for a condition that cannot be read.
+    The audit names the properties of the condition, not its values: these are what is to be forgotten. A preview by
+    personal properties is recorded as a search. Raises UsageError for a condition that cannot be read.
     """
     condition = filter_of(agent, where)
+    if preview:
+        search_personal(agent, condition, agreed=True)
     ids = list(_found(agent, condition))
     in_box = sum(len(agent.whereabouts.stored(ids[begin : begin + _PAGE])) for begin in range(0, len(ids), _PAGE))
     if preview:

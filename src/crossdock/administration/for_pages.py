@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -90,7 +90,8 @@ class ForPages:
 
     def instance_page(self, **asked: Any) -> InstancePage:
         """Instances of orchestrations, the oldest first."""
-        return instance_page(self._agent, **asked)
+        with self._searching("instances", personal=bool(asked.get("personal"))):
+            return instance_page(self._agent, **asked)
 
     def living_hosts(self) -> Sequence[Host]:
         """The hosts with their living instances."""
@@ -103,7 +104,8 @@ class ForPages:
 
     def suspended_page(self, selection: Selection, **asked: Any) -> SuspendedPage:
         """What is suspended, the oldest first."""
-        return suspended_page(self._agent, selection, **asked)
+        with self._searching("suspended messages", personal=selection.personal):
+            return suspended_page(self._agent, selection, **asked)
 
     def suspended_trends(self, by: str) -> SuspendedTrends:
         """What is suspended by code, port or type, with how many came in each of the last 24 hours."""
@@ -139,6 +141,10 @@ class ForPages:
         uuid = read_message_id(self._agent, id_)
         with self._act("read", [id_], "bodies"):
             return read(self._agent, [uuid], "read")[uuid]
+
+    def _searching(self, what: str, *, personal: bool) -> AbstractContextManager[None]:
+        """A search that asks for personal properties takes a right; if it is refused, that is recorded."""
+        return self._act("search", [f"{what} by personal properties"], "bodies") if personal else nullcontext()
 
     def _act(self, action: str, targets: Sequence[str], needs: Right = "operator") -> AbstractContextManager[None]:
         raise NotImplementedError

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from msgspec import DecodeError
 
-from crossdock.administration.condition import filter_of
+from crossdock.administration.condition import filter_of, search_personal
 from crossdock.administration.rows import row_of
 from crossdock.errors import ContextError, UsageError
 from crossdock.message.context import Context
@@ -113,15 +113,21 @@ class InstanceResult:
     result: str
 
 
-def list_instances(agent: Agent, *, state: str | None = None, where: str | None = None) -> list[Instance]:
-    """The oldest first. `where` is a filter on what the activating message has promoted. Raises UsageError."""
+def list_instances(
+    agent: Agent, *, state: str | None = None, where: str | None = None, personal: bool = False
+) -> list[Instance]:
+    """The oldest first. `where` is a filter on what the activating message has promoted. Raises UsageError.
+
+    A filter on `personal` properties has to say so, and is recorded.
+    """
     if state is not None and state not in STATES:
         raise UsageError(f"No instance is ever {state!r}. Choose one of: {', '.join(STATES)}.")
     filter_ = None if where is None else filter_of(agent, where)
+    search_personal(agent, filter_, agreed=personal, of="instances")
     matcher = Matcher(agent.configuration.case_sensitive())
-    personal = agent.configuration.personal()
+    masked = agent.configuration.personal()
     return [
-        shown_instance(row, personal)
+        shown_instance(row, masked)
         for row in agent.instances.list()
         if (state is None or row.state == state) and (filter_ is None or matcher.matches(filter_, row.promoted))
     ]

@@ -9,7 +9,7 @@ from functools import partial
 from uuid import UUID
 
 from crossdock.administration.audit import since_of
-from crossdock.administration.condition import filter_of
+from crossdock.administration.condition import filter_of, search_personal
 from crossdock.administration.known_message import (
     Delivery,
     KnownMessage,
@@ -20,10 +20,9 @@ from crossdock.administration.known_message import (
     look_at,
 )
 from crossdock.administration.message_state import STATES, state_of, worst
-from crossdock.errors import NotAllowedError, UsageError
+from crossdock.errors import UsageError
 from crossdock.message.property import Value
 from crossdock.messagebox.agent import Agent
-from crossdock.messagebox.audit import Act
 from crossdock.messagebox.track import Tracked
 from crossdock.subscription.predicate import Filter, Group, Operator, Predicate
 
@@ -160,22 +159,6 @@ def list_messages(
         if before is None or len(found) >= limit:
             break
     return MessagePage(found, before, looked_at)
-
-
-def search_personal(agent: Agent, condition: Filter | None, *, agreed: bool) -> bool:
-    """Whether a condition asks for personal values; then it is recorded. Raises UsageError if that was not agreed."""
-    asked = {each.property for group in (condition.groups if condition else ()) for each in group}
-    names = sorted(asked & agent.configuration.personal())
-    if names and not agreed:
-        raise UsageError(f"Property {names[0]!r} is personal. To search by it, which is recorded, add: --personal")
-    if names and not agent.access.rights().allow("bodies", None):
-        raise NotAllowedError(
-            f"Property {names[0]!r} is personal: to search by it takes the right bodies for all applications. "
-            "An administrator gives it with: crossdock grant bodies USER"
-        )
-    if names:
-        agent.audit.record([Act("search", f"messages by {', '.join(names)}")])
-    return bool(names)
 
 
 def describe_message(agent: Agent, id_: UUID) -> DescribedMessage:

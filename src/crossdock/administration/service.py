@@ -149,7 +149,8 @@ class Administration(ForDeploying, ForPages):
         self, selection: Selection | None = None, *, limit: int | None = None, after: int = 0
     ) -> Sequence[SuspendedRow]:
         """The oldest first; the next page is `after` the sequence of the last row."""
-        return list_suspended(self._agent, selection, limit=limit, after=after)
+        with self._searching("suspended messages", personal=selection is not None and selection.personal):
+            return list_suspended(self._agent, selection, limit=limit, after=after)
 
     def suspended_groups(self, by: str) -> Sequence[SuspendedGroup]:
         """How many are suspended by code, port or type, the most first."""
@@ -162,9 +163,12 @@ class Administration(ForDeploying, ForPages):
     def orchestrations(self) -> Sequence[OrchestrationOverview]:
         return self._agent.configuration.list_orchestrations()
 
-    def instances(self, *, state: str | None = None, where: str | None = None) -> Sequence[Instance]:
+    def instances(
+        self, *, state: str | None = None, where: str | None = None, personal: bool = False
+    ) -> Sequence[Instance]:
         """Instances of orchestrations, in this state, whose activating message fits the filter `where`."""
-        return list_instances(self._agent, state=state, where=where)
+        with self._searching("instances", personal=personal):
+            return list_instances(self._agent, state=state, where=where, personal=personal)
 
     def audit(
         self,
@@ -244,9 +248,7 @@ class Administration(ForDeploying, ForPages):
 
     def messages(self, **asked: Any) -> MessagePage:
         """Messages that are tracked, the newest first: see `list_messages` for what can be asked."""
-        if not asked.get("personal"):
-            return list_messages(self._agent, **asked)
-        with self._act("search", ["messages by personal properties"], "bodies"):
+        with self._searching("messages", personal=bool(asked.get("personal"))):
             return list_messages(self._agent, **asked)
 
     def explain(

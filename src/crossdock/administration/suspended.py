@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from crossdock.administration.audit import since_of
-from crossdock.administration.condition import filter_of
+from crossdock.administration.condition import filter_of, personal_names, search_personal
 from crossdock.administration.message_ids import read_message_ids
 from crossdock.administration.rows import row_of
 from crossdock.errors import UsageError
@@ -59,7 +59,8 @@ class SuspendedGroup:
 class Selection:
     """Which suspended deliveries are meant: of these messages, at a port, with a code, of a type, whose promoted
     properties a filter matches, since when. `everything`: all of them, also where a message has several. `sequences`:
-    of the deliveries of these messages only those with these numbers.
+    of the deliveries of these messages only those with these numbers. `personal`: the filter may ask for personal
+    properties, which is recorded.
     """
 
     ids: Sequence[str] = ()
@@ -70,6 +71,7 @@ class Selection:
     since: str | None = None
     everything: bool = False
     sequences: Set[int] = frozenset()
+    personal: bool = False
 
     @property
     def is_by_id(self) -> bool:
@@ -79,7 +81,8 @@ class Selection:
         """As it was written on the command line."""
         names = ("port", "code", "type", "where", "since")
         said = [f"--{name} {getattr(self, name)}" for name in names if getattr(self, name) is not None]
-        return " ".join([*self.ids, *said, *(["--all"] if self.everything else [])])
+        flags = [flag for flag, given in (("--personal", self.personal), ("--all", self.everything)) if given]
+        return " ".join([*self.ids, *said, *flags])
 
     @property
     def names_nothing(self) -> bool:
@@ -96,7 +99,7 @@ def list_suspended(
 
 
 def select(agent: Agent, selection: Selection, *, after: int = 0) -> Iterator[SuspendedMessage]:
-    """Page by page, the oldest first. Raises UsageError for a filter or a time that cannot be read."""
+    """Page by page, the oldest first. Raises UsageError for a filter or a time that cannot be asked for."""
     fits = fitting(agent, selection)
     ids = read_message_ids(agent, selection.ids) if selection.ids else None
     since = None if selection.since is None else since_of(selection.since)
@@ -139,10 +142,9 @@ def told(agent: Agent, selection: Selection) -> Selection:
     if selection.where is None:
         return selection
     try:
-        asked = {each.property for group in filter_of(agent, selection.where).groups for each in group}
+        names = personal_names(agent, filter_of(agent, selection.where))
     except UsageError:
         return replace(selection, where="a condition that cannot be read")
-    names = sorted(asked & agent.configuration.personal())
     return replace(selection, where=f"a condition on {', '.join(names)}") if names else selection
 
 
@@ -151,8 +153,9 @@ def shown(row: SuspendedMessage) -> SuspendedRow:
 
 
 def fitting(agent: Agent, selection: Selection) -> Callable[[SuspendedMessage], bool]:
-    """What the database cannot say: it does not read contexts."""
+    """What the database cannot say: it does not read contexts. A search by personal properties is recorded."""
     filter_ = None if selection.where is None else filter_of(agent, selection.where)
+    search_personal(agent, filter_, agreed=selection.personal, of="suspended messages")
     matcher = None if filter_ is None else Matcher(agent.configuration.case_sensitive())
 
     def fits(row: SuspendedMessage) -> bool:

@@ -9,8 +9,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from crossdock.administration.audit import since_of
-from crossdock.administration.condition import filter_of
-from crossdock.administration.messages import search_personal
+from crossdock.administration.condition import filter_of, search_personal
 from crossdock.errors import ContextError, UsageError
 from crossdock.message.context import Context
 from crossdock.message.property import Value

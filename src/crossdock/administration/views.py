@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from urllib.parse import parse_qsl, urlencode
 from uuid import UUID
 
+from crossdock.administration.condition import filter_of, personal_names
 from crossdock.errors import UsageError
 from crossdock.messagebox.agent import Agent
 from crossdock.messagebox.console import SavedView
@@ -39,7 +40,7 @@ class Views:
         if not name or len(name) > _NAME_LIMIT or not name.isprintable():
             raise UsageError(f"A saved view has a name of 1 to {_NAME_LIMIT} printable characters.")
         fields = dict(parse_qsl(query.lstrip("?")))
-        if "personal" in fields:
+        if "personal" in fields or self._asks_personal(fields.get("q", "")):
             raise UsageError("A search by personal properties is not kept: who may not see the values could read them.")
         asked = urlencode([(field, text) for field, text in fields.items() if field in _FIELDS])
         if len(asked) > _QUERY_LIMIT:
@@ -55,6 +56,12 @@ class Views:
         """Links to it lead nowhere from here on. Raises UsageError."""
         if not self._agent.console.delete_view(name):
             raise UsageError(f"There is no saved view {name!r} of yours.")
+
+    def _asks_personal(self, where: str) -> bool:
+        try:
+            return bool(where and personal_names(self._agent, filter_of(self._agent, where)))
+        except UsageError:  # the id of a message, or what its owner has not finished
+            return False
 
 
 def _uuid(id_: str) -> UUID:

@@ -115,7 +115,11 @@ def get(
     after: Annotated[int | None, typer.Option(min=0, help="Of what is suspended: go on after this sequence.")] = None,
     before: Annotated[str | None, typer.Option(help="Of messages: go on where a list has ended.")] = None,
     personal: Annotated[
-        bool, typer.Option("--personal", help="Of messages: search by personal properties too, which is recorded.")
+        bool,
+        typer.Option(
+            "--personal",
+            help="Of messages, suspended or not, and instances: search by personal properties too, which is recorded.",
+        ),
     ] = False,
     watch: Watch = None,
     output: ListOutput = Format.TABLE,
@@ -134,14 +138,14 @@ def get(
     given |= {"person": person, "action": action, "until": until, "before": before, "limit": limit, "after": after}
     given |= {"since": since, "personal": personal or None}
     limit = limit or 100
-    chosen = Selection((), port, code, type_, where, since, everything=True)
+    chosen = Selection((), port, code, type_, where, since, everything=True, personal=personal)
     lists: dict[str, Callable[[Asked], Sequence[Any]]] = {
         "applications": lambda service: service.applications(),
         "ports": lambda service: service.ports(),
         "groups": lambda service: service.groups(),
         "locations": lambda service: service.locations(),
         "orchestrations": lambda service: service.orchestrations(),
-        "instances": lambda service: service.instances(state=state, where=where),
+        "instances": lambda service: service.instances(state=state, where=where, personal=personal),
         "subscriptions": lambda service: service.subscriptions(),
         "suspended": lambda service: service.suspended(selection=chosen, limit=limit + 1, after=after or 0),
         "waiting": lambda service: service.waiting(port=port, limit=limit),
@@ -183,8 +187,8 @@ def get(
 
 
 _OPTIONS = {
-    "instances": ("state", "where"),
-    "suspended": ("where", "port", "code", "type", "by", "since", "limit", "after"),
+    "instances": ("state", "where", "personal"),
+    "suspended": ("where", "port", "code", "type", "by", "since", "limit", "after", "personal"),
     "messages": ("state", "where", "port", "type", "since", "until", "before", "limit", "personal"),
     "waiting": ("port", "limit"),
     "audit": ("since", "person", "action", "limit"),

@@ -52,6 +52,9 @@ PortOf = Annotated[str | None, typer.Option("--port", metavar="NAME", help="Only
 Code = Annotated[str | None, typer.Option(help="Only what is suspended with this code, as attempts-used-up.")]
 MessageType = Annotated[str | None, typer.Option("--type", help="Only messages of this type.")]
 Where = Annotated[str | None, typer.Option(help='Only messages that a filter matches, as "Amount > 1000".')]
+Personal = Annotated[
+    bool, typer.Option("--personal", help="Let the filter ask for personal properties too, which is recorded.")
+]
 SuspendedSince = Annotated[
     str | None, typer.Option("--since", help="Only since then: 30m, 12h or 7d ago, or a time, as 2026-01-31T12:00.")
 ]

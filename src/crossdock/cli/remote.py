@@ -132,8 +132,10 @@ class Remote:
     def subscriptions(self) -> Sequence[SubscriptionOverview]:
         return _all(self._client.subscriptions)
 
-    def instances(self, *, state: str | None = None, where: str | None = None) -> Sequence[Instance]:
-        return _all(lambda **page: self._client.instances(state=state, where=where, **page))
+    def instances(
+        self, *, state: str | None = None, where: str | None = None, personal: bool = False
+    ) -> Sequence[Instance]:
+        return _all(lambda **page: self._client.instances(state=state, where=where, personal=personal, **page))
 
     def waiting(self, *, port: str | None = None, limit: int = 100) -> Sequence[WaitingOverview]:
         return self._client.waiting(port=port, limit=min(limit, _PAGE))
@@ -257,8 +259,14 @@ def _body(client: Client, described: DescribedMessage) -> bytes:
 
 
 def _wanted(selection: Selection) -> dict[str, Any]:
-    names = {"port": "port", "code": "code", "type": "type_", "where": "where", "since": "since"}
-    return {option: getattr(selection, name) for name, option in names.items()}
+    return {
+        "port": selection.port,
+        "code": selection.code,
+        "type_": selection.type,
+        "where": selection.where,
+        "since": selection.since,
+        "personal": selection.personal,
+    }
 
 
 def _all(fetch: Callable[..., Page[Row]], limit: int | None = None) -> list[Row]:

@@ -20,6 +20,7 @@ from crossdock.cli.options import (
     Code,
     MessageType,
     Output,
+    Personal,
     PortOf,
     SuspendedSince,
     Where,
@@ -60,12 +61,13 @@ def _dealing(action: Literal["resume", "terminate"]) -> Callable[..., None]:
         type_: MessageType = None,
         where: Where = None,
         since: SuspendedSince = None,
+        personal: Personal = False,
         everything: All = False,
         yes: Yes = False,
         rate: Rate = None,
         output: Output = Format.TABLE,
     ) -> None:
-        selection = _selection(ids, port, code, type_, where, since, everything=everything)
+        selection = _selection(ids, port, code, type_, where, since, everything=everything, personal=personal)
         _deal(action, place.asked(), selection, yes=yes, rate=rate, output=output)
 
     return deal
@@ -85,6 +87,7 @@ def save(
     type_: MessageType = None,
     where: Where = None,
     since: SuspendedSince = None,
+    personal: Personal = False,
     everything: All = False,
     to: Annotated[Path, typer.Option(help="The folder to write to.")] = Path(),
     output: Output = Format.TABLE,
@@ -95,7 +98,7 @@ def save(
     """
     from crossdock.cli.output import print_rows
 
-    selection = _selection(ids, port, code, type_, where, since, everything=everything)
+    selection = _selection(ids, port, code, type_, where, since, everything=everything, personal=personal)
     with place.asked() as service:
         wanted = selection.ids
         if not wanted:
@@ -165,6 +168,7 @@ def _selection(
     since: str | None,
     *,
     everything: bool,
+    personal: bool,
 ) -> Selection:
     from crossdock.administration.service import Selection
     from crossdock.errors import UsageError
@@ -179,7 +183,7 @@ def _selection(
         wanted = [id_ for id_ in wanted if id_ != "-"] + read
     if wanted and any(each is not None for each in (code, type_, where, since)):
         raise UsageError("Messages are named by ids, or chosen with --code, --type, --where or --since; not both.")
-    return Selection(wanted, port, code, type_, where, since, everything)
+    return Selection(wanted, port, code, type_, where, since, everything, personal=personal)
 
 
 def _deal(

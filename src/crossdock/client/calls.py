@@ -82,10 +82,15 @@ def waiting(*, port: str | None = None, limit: int = 100) -> Call[list[WaitingOv
 
 
 def instances(
-    *, state: str | None = None, where: str | None = None, limit: int = 100, cursor: str | None = None
+    *,
+    state: str | None = None,
+    where: str | None = None,
+    personal: bool = False,
+    limit: int = 100,
+    cursor: str | None = None,
 ) -> Call[Page[Instance]]:
     """Instances of orchestrations, the oldest first."""
-    asked = {"state": state, "where": where, "limit": limit, "cursor": cursor}
+    asked = {"state": state, "where": where, "personal": personal, "limit": limit, "cursor": cursor}
     return Call("GET", "/instances", Page[Instance], asked)
 
 
@@ -191,12 +196,14 @@ def suspended(
     type_: str | None = None,
     where: str | None = None,
     since: str | None = None,
+    personal: bool = False,
     limit: int = 100,
     cursor: str | None = None,
 ) -> Call[Page[SuspendedRow]]:
     """Suspended deliveries, and messages without one, the oldest first."""
     asked = {"port": port, "code": code, "type": type_, "where": where, "since": since}
-    return Call("GET", "/suspended", Page[SuspendedRow], {**asked, "limit": limit, "cursor": cursor})
+    page = {"personal": personal, "limit": limit, "cursor": cursor}
+    return Call("GET", "/suspended", Page[SuspendedRow], {**asked, **page})
 
 
 def suspended_groups(by: Literal["code", "port", "type"] = "code") -> Call[list[SuspendedGroup]]:
@@ -214,10 +221,12 @@ def preview(
     where: str | None = None,
     since: str | None = None,
     everything: bool = False,
+    personal: bool = False,
 ) -> Call[Preview]:
     """What an act would be about. Nothing is done; give its token to `execute`."""
     chosen = {"ids": list(ids), "port": port, "code": code, "type": type_, "where": where, "since": since}
-    return Call("POST", "/suspended:preview", Preview, json={"action": action, **chosen, "everything": everything})
+    how = {"everything": everything, "personal": personal}
+    return Call("POST", "/suspended:preview", Preview, json={"action": action, **chosen, **how})
 
 
 def execute(token: str, *, rate: float | None = None) -> Call[Operation]:

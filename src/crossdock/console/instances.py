@@ -17,7 +17,7 @@ from crossdock.administration.service import Selection
 from crossdock.api.gate import Service
 from crossdock.api.guarded import Guarded
 from crossdock.console.page import redirect, render
-from crossdock.console.shown import query
+from crossdock.console.shown import may_agree, query
 from crossdock.errors import UsageError
 
 routes = APIRouter(include_in_schema=False, route_class=Guarded)
@@ -42,13 +42,18 @@ def instances(
     state: Text = "",
     orchestration: Text = "",
     q: Text = "",
+    personal: bool = False,
     after: Text = "",
 ) -> HTMLResponse:
-    asked = {"state": state, "orchestration": orchestration, "q": q}
+    asked = {"state": state, "orchestration": orchestration, "q": q, "personal": personal}
     page, problem = InstancePage([], None, 0), None
     try:
         page = service.instance_page(
-            after=after or None, state=state or None, orchestration=orchestration or None, where=q or None
+            after=after or None,
+            state=state or None,
+            orchestration=orchestration or None,
+            where=q or None,
+            personal=personal,
         )
     except UsageError as error:
         problem = str(error)
@@ -66,6 +71,7 @@ def instances(
         states=STATES,
         sample=service.newest_sample(),
         problem=problem,
+        may_ask_personal=may_agree(problem),
     )
 
 

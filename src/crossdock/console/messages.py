@@ -20,7 +20,7 @@ from crossdock.administration.messages import MessagePage, MessageRow
 from crossdock.administration.service import Administration
 from crossdock.api.gate import Service
 from crossdock.console.page import render
-from crossdock.console.shown import query
+from crossdock.console.shown import may_agree, query
 from crossdock.errors import UsageError
 
 routes = APIRouter(include_in_schema=False)
@@ -65,7 +65,7 @@ def messages(
         asked_query=query(**asked),
         first=not before,
         problem=problem,
-        may_ask_personal=problem is not None and "is personal" in problem,
+        may_ask_personal=may_agree(problem),
         states=STATES,
         spans=_SPANS,
         views=service.views.list(),

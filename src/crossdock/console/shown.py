@@ -10,6 +10,7 @@ from uuid import UUID
 
 from markupsafe import Markup
 
+from crossdock.administration.condition import AGREEING
 from crossdock.administration.message_ids import short_id
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)")
@@ -172,6 +173,11 @@ def count(value: int, noun: str, plural: str | None = None) -> str:
 def file(source: str) -> str:
     """The name of a file at the end of its path; anything else as it is."""
     return source.rstrip("/").rpartition("/")[2] or source
+
+
+def may_agree(problem: str | None) -> bool:
+    """Whether a search was refused only until somebody agrees to search by personal properties."""
+    return problem is not None and AGREEING in problem
 
 
 def query(**values: object) -> str:

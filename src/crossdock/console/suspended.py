@@ -17,7 +17,7 @@ from crossdock.api.gate import Service, SignedIn
 from crossdock.api.guarded import Guarded
 from crossdock.api.operations import Action, Operations
 from crossdock.console.page import render
-from crossdock.console.shown import query
+from crossdock.console.shown import may_agree, query
 from crossdock.console.sparkline import spark
 from crossdock.errors import UsageError
 
@@ -28,6 +28,7 @@ _BY = {"code": "Code", "port": "Subscriber", "type": "Type"}
 Text = Annotated[str, Query(max_length=4_000)]
 Field = Annotated[str, Form(max_length=4_000)]
 Rows = Annotated[list[str], Form()]
+Agreed = Annotated[bool, Form()]
 
 
 @routes.get("/suspended")
@@ -40,10 +41,11 @@ def suspended(
     type: Text = "",  # noqa: A002 - the name in the address
     q: Text = "",
     since: Text = "",
+    personal: bool = False,
     after: int = 0,
 ) -> HTMLResponse:
     by = by if by in _BY else "code"
-    asked = {"code": code, "port": port, "type": type, "q": q, "since": since}
+    asked = {"code": code, "port": port, "type": type, "q": q, "since": since, "personal": personal}
     selection = _selection(asked)
     trends = service.suspended_trends(by)
     page, problem = SuspendedPage([], None, 0), None
@@ -69,6 +71,7 @@ def suspended(
         asked_query=query(**asked, by=by),
         filtered=any(asked.values()),
         problem=problem,
+        may_ask_personal=may_agree(problem),
     )
 
 
@@ -80,11 +83,12 @@ def _selection(asked: dict[str, Any]) -> Selection:
         type=given["type"],
         where=given["q"],
         since=given["since"],
-        everything=not any(given.values()),
+        everything=not any(value for name, value in given.items() if name != "personal"),
+        personal=bool(given["personal"]),
     )
 
 
-def _chosen(row: list[str], asked: dict[str, str], id_: str) -> Selection:
+def _chosen(row: list[str], asked: dict[str, Any], id_: str) -> Selection:
     """Rows that were ticked, as `id sequence`; one message at a port; or everything that the search finds."""
     if row:
         pairs = [each.partition(" ")[::2] for each in row]
@@ -109,9 +113,10 @@ def preview(
     type: Field = "",  # noqa: A002 - the name of the field
     q: Field = "",
     since: Field = "",
+    personal: Agreed = False,
 ) -> HTMLResponse:
     """What the act would be about. Nothing is done yet."""
-    asked = {"code": code, "port": port, "type": type, "q": q, "since": since}
+    asked = {"code": code, "port": port, "type": type, "q": q, "since": since, "personal": personal}
     operations: Operations = request.app.state.operations
     shown = operations.preview(service, person, _action(action), _chosen(row, asked, id))
     return render(request, "preview.html", preview=shown)
@@ -154,9 +159,10 @@ def save(
     type: Field = "",  # noqa: A002 - the name of the field
     q: Field = "",
     since: Field = "",
+    personal: Agreed = False,
 ) -> FileResponse:
     """The original bytes of messages, as one archive."""
-    asked = {"code": code, "port": port, "type": type, "q": q, "since": since}
+    asked = {"code": code, "port": port, "type": type, "q": q, "since": since, "personal": personal}
     chosen = service.choose("save", _chosen(row, asked, ""))
     ids = list(dict.fromkeys(str(each.id) for each in chosen.deliveries))
     if len(ids) > _SAVED:

@@ -212,7 +212,7 @@ class TemporaryMessageBox:
 
     def instances(self, *, state: str | None = None, where: str | None = None) -> list[Instance]:
         """Running instances, as `crossdock get instances` lists them."""
-        return list_instances(self.agent, state=state, where=where)
+        return list_instances(self.agent, state=state, where=where, personal=True)
 
     def describe(self, instance: Instance | str) -> DescribedInstance:
         """All steps of an instance, or of the one with this id, as `crossdock describe` shows them."""

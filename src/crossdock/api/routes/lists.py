@@ -32,6 +32,7 @@ Row = TypeVar("Row")
 _APART = "\x1f"  # a name has no such character
 
 Text = Annotated[str | None, Query(max_length=4_000)]
+Personal = Annotated[bool, Query(description="Search by personal properties too, which is recorded.")]
 
 
 @routes.get("/applications", operation_id="applications")
@@ -90,12 +91,13 @@ def instances(
     service: Service,
     state: Annotated[Literal["running", "suspended", "cancelling"] | None, Query()] = None,
     where: Text = None,
+    personal: Personal = False,
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> Page[Instance]:
     """Instances of orchestrations, the oldest first."""
     after = read_text("instances", cursor)
-    page = service.instance_page(state=state, where=where, limit=limit, after=after)
+    page = service.instance_page(state=state, where=where, personal=personal, limit=limit, after=after)
     return Page(items=page.instances, next=written("instances", page.after))
 
 

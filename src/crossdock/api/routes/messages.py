@@ -20,7 +20,7 @@ from crossdock.api.answers import AnsweredOnce
 from crossdock.api.cursors import Cursor, Limit, Page, read_text, written
 from crossdock.api.gate import Service
 from crossdock.api.problems import ProblemError
-from crossdock.api.routes.lists import Text
+from crossdock.api.routes.lists import Personal, Text
 from crossdock.errors import UsageError
 
 routes = APIRouter(tags=["messages"], route_class=AnsweredOnce)
@@ -60,7 +60,7 @@ def messages(
     state: Text = None,
     since: Text = None,
     until: Text = None,
-    personal: Annotated[bool, Query(description="Search by personal properties too, which is recorded.")] = False,
+    personal: Personal = False,
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> MessagePageOf:

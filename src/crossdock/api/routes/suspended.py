@@ -16,7 +16,7 @@ from crossdock.api.answers import AnsweredOnce
 from crossdock.api.cursors import Cursor, Limit, Page, read_number, written
 from crossdock.api.gate import Service, SignedIn
 from crossdock.api.operations import Action, Operation, Operations, Preview
-from crossdock.api.routes.lists import Text
+from crossdock.api.routes.lists import Personal, Text
 from crossdock.api.routes.messages import Id
 from crossdock.errors import UsageError
 
@@ -37,14 +37,14 @@ class Choosing(BaseModel):
     where: str | None = Field(default=None, max_length=4_000)
     since: str | None = None
     everything: bool = False
+    personal: bool = Field(default=False, description="Search by personal properties too, which is recorded.")
 
     def selection(self) -> Selection:
         others = (self.code, self.type, self.where, self.since)
         if self.ids and any(each is not None for each in others):
             raise UsageError("Messages are named by ids, or chosen by code, type, where or since; not both.")
-        return Selection(
-            list(self.ids), self.port, self.code, self.type, self.where, self.since, everything=self.everything
-        )
+        chosen = (self.port, self.code, self.type, self.where, self.since)
+        return Selection(list(self.ids), *chosen, everything=self.everything, personal=self.personal)
 
 
 class Executing(BaseModel):
@@ -70,11 +70,12 @@ def suspended(
     type: Text = None,  # noqa: A002 - the name in the query
     where: Text = None,
     since: Text = None,
+    personal: Personal = False,
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> Page[SuspendedRow]:
     """Suspended deliveries, and messages without one, the oldest first."""
-    chosen = Selection((), port, code, type, where, since, everything=True)
+    chosen = Selection((), port, code, type, where, since, everything=True, personal=personal)
     rows = service.suspended(chosen, limit=limit, after=read_number("suspended", cursor) or 0)
     return Page(items=rows, next=written("suspended", rows[-1].sequence if len(rows) == limit else None))
 
