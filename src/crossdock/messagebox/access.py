@@ -95,6 +95,12 @@ class Access:
         own, actor = Rights(rows[0][0], rows[0][1], given), self._database.actor
         return own if actor.limit is None else own.within(actor.limit, actor.person)
 
+    def require_owner(self, action: str) -> None:
+        """NotAllowedError for a database user who is no administrator. Before there is a MessageBox, for nobody."""
+        for user, is_owner in self._database.rows("read_ownership"):
+            if not is_owner:
+                raise Rights(user, False, frozenset()).refusal(action, "administrator")
+
     @property
     def is_limited(self) -> bool:
         """Whether whoever acts has a limit of its own, and may not do everything."""
