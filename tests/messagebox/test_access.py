@@ -309,7 +309,12 @@ def test_rights_are_listed_and_taken_away_and_outlive_functions_that_are_made_an
     ("words", "reason"),
     [
         (("king", "ann"), "There is no right 'king'. Choose one of: viewer, operator, bodies, edit, administrator"),
-        (("operator", "nobody-at-all"), "There is no database user 'nobody-at-all'"),
+        (("operator", "nobody"), "with: CREATE ROLE nobody LOGIN PASSWORD"),
+        (
+            ("operator", "nobody-at-all"),
+            "There is no database user 'nobody-at-all'.* CREATE ROLE \"nobody-at-all\" LOGIN",
+        ),
+        (("viewer", 'no"such'), 'CREATE ROLE "no""such" LOGIN PASSWORD'),
         (("operator", "crossdock", "nowhere"), "There is no application 'nowhere'"),
         (("viewer", "crossdock", "orders"), "is for all applications"),
     ],

@@ -156,8 +156,16 @@ def _check(connection: psycopg.Connection, what: str, user: str, application: st
         raise UsageError(f"There is no application {application!r}.")
     if not connection.execute(statement("find_user"), {"user": user}).fetchall():
         raise UsageError(
-            f"There is no database user {user!r}. Create it in PostgreSQL with: CREATE ROLE {user} LOGIN PASSWORD '...'"
+            f"There is no database user {user!r}. Create it in PostgreSQL with: "
+            f"CREATE ROLE {_quoted(connection, user)} LOGIN PASSWORD '...'"
         )
+
+
+def _quoted(connection: psycopg.Connection, user: str) -> str:
+    """As SQL writes it: with quotes only where it needs them."""
+    row = connection.execute("SELECT quote_ident(%s)", [user]).fetchone()
+    assert row is not None
+    return str(row[0])
 
 
 def _role(connection: psycopg.Connection, what: str, application: str | None) -> str:
