@@ -99,6 +99,30 @@ def test_a_problem_says_what_happened_and_where_to_read_on(administrator: httpx.
     assert invalid.json()["errors"][0]["place"] == "body.action"
 
 
+def test_a_problem_names_the_parameters_and_not_the_options_of_the_command_line(administrator: httpx.Client) -> None:
+    def said(answer: httpx.Response) -> str:
+        assert answer.status_code == 400, answer.text
+        return str(answer.json()["detail"])
+
+    for list_ in ("messages", "suspended"):
+        assert said(administrator.get(f"/api/v1/{list_}", params={"where": "Nothing = 1"})).startswith("where: ")
+    assert said(administrator.get("/api/v1/audit", params={"since": "soon"})).startswith("since 'soon' is no time")
+    assert said(administrator.post("/api/v1/suspended:preview", json={"action": "resume"})) == (
+        "Name messages by their ids, or choose them with port, code, type, where, since or everything."
+    )
+
+
+def test_a_problem_of_a_personal_property_names_the_parameter(administrator: httpx.Client) -> None:
+    text = "application: people\nproperties: {Patient: {type: text, personal: true}}\n"
+    assert administrator.post("/api/v1/apply", json={"yaml": text}).status_code == 200
+
+    answer = administrator.get("/api/v1/messages", params={"where": "Patient = 'x'"})
+
+    assert answer.json()["detail"].endswith("To search by it, which is recorded, add: personal=true")
+    asked = administrator.get("/api/v1/messages", params={"where": "Patient = 'x'", "personal": True})
+    assert asked.status_code == 200
+
+
 def test_a_value_that_no_database_can_hold_is_a_problem_of_the_request(administrator: httpx.Client) -> None:
     answers = [
         administrator.get("/api/v1/waiting", params={"port": "a\0b"}),

@@ -221,8 +221,9 @@ def test_an_address_is_read() -> None:
     assert read_address(":9000") == ("127.0.0.1", 9000)
     assert read_address("localhost") == ("localhost", 8400)
     assert read_address("[::1]:9000") == ("::1", 9000)
-    with pytest.raises(UsageError, match="write HOST:PORT"):
-        read_address("localhost:http")
+    for wrong in ("localhost:http", "x", "10.255.255.1", "x:", "[fe80::1]", ""):
+        with pytest.raises(UsageError, match="write HOST:PORT"):
+            read_address(wrong)
 
 
 def test_signing_in_goes_on_at_a_page_of_ours(console: Served) -> None:

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from console_box import APPLICATION, Seeded
 from console_fixtures import box, console
+from crossdock.cli.app import app
 from express import rows
 from served import Served
 from url_desk import UrlDesk
@@ -118,12 +120,22 @@ def test_what_the_console_refuses_is_the_same_sentence_and_exit_code(console: Se
 
     assert weak.there("stop", "Plain") == (2, "'token weak' may not stop: that takes the right operator. Ask an administrator of the console for it.")  # fmt: skip
     assert weak.there("resume", box.suspended)[0] == 2
-    assert weak.there("get", "messages", "--where", "Nothing = 1")[0] == 2
+    code, said = weak.there("get", "messages", "--where", "Nothing = 1")
+    assert (code, said.startswith("--where: ")) == (2, True)
     assert weak.there("stop", "Plain", "--home", "x") == (
         2,
         "--url asks a console, which knows its MessageBox and you: leave --home, --database and --as out.",
     )
     assert UrlDesk(console, "").there("get", "ports")[1].startswith("--url needs --token TOKEN")
+
+
+@pytest.mark.parametrize("url", ["file:///x", "ftp://x", "x:8400", ""])
+def test_a_url_that_is_no_address_of_a_console_is_refused_before_a_token_is_asked_for(url: str) -> None:
+    done = CliRunner().invoke(app, ["get", "ports", "--url", url])
+
+    assert str(done.exception) == (
+        f"--url {url!r} is not the address of a console: write http://HOST:PORT or https://HOST:PORT."
+    )
 
 
 def _json(ran: tuple[int, str]) -> Any:

@@ -99,6 +99,23 @@ def test_location_whose_path_is_taken_does_not_keep_the_others_from_being_served
     assert ask(at, path="tell").status_code == 202
 
 
+def test_client_is_given_the_first_message_of_an_answer_and_the_others_are_suspended_there(
+    office: Opened, shop: Partner
+) -> None:
+    shop.respond = lambda _: (200, json.dumps([{"receipt": str(each)} for each in range(3)]).encode())
+    at = free_port()
+    receipts = {"name": "Receipts", "adapter": "file", "address": "receipts/%MessageID%"}
+    running = office(application(at, shop_port(shop), {**receipts, "filter": "MessageType = 'Receipt'"}))
+
+    answer = ask(at)
+
+    assert (answer.status_code, answer.json()) == (200, {"receipt": "0"})
+    running.settled()
+    assert running.suspended() == [("response", "Ask.response")] * 2
+    assert {row.code for row in running.agent.suspended.messages()} == {"nobody-waits"}
+    until(lambda: len(written(running.folder / "receipts")) == 3)
+
+
 @pytest.mark.parametrize(
     ("messages", "type_length", "reason"),
     [

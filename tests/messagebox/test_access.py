@@ -131,6 +131,43 @@ def test_each_act_is_allowed_or_refused_in_one_sentence_and_in_the_audit(
             assert last.database_user == f"crossdock_{office.box}_user_ann"
 
 
+@pytest.mark.parametrize("right", ["viewer", "operator", "administrator"])
+def test_deploying_takes_an_administrator_and_whoever_is_none_is_told_so_and_recorded(
+    office: Office, folder: Path, right: str
+) -> None:
+    file = folder / "little.yaml"
+    file.write_text("application: little\nproperties: {Region: text}\n")
+    user = office.user("ann", (right, None))
+
+    for action, words in {
+        "plan": ["plan", str(file)],
+        "deploy": ["apply", str(file), "--as", "ann"],
+        "undeploy": ["undeploy", "little", "--as", "ann"],
+    }.items():
+        code, said = run(user, *words)
+
+        last = office.agent.audit.list(limit=1)[0]
+        if right == "administrator":
+            assert code == 0, said
+            assert action == "plan" or (last.action, last.target, last.outcome) == (action, "little", "done")
+        else:
+            assert code == 2
+            assert f"may not {action}: that takes the right administrator" in said
+            assert (last.action, last.target, last.outcome) == (action, "little", "refused")
+            assert last.database_user == f"crossdock_{office.box}_user_ann"
+            assert action == "plan" or last.person == "ann"
+
+
+def test_somebody_without_a_right_is_told_which_one_deploying_takes(office: Office, folder: Path) -> None:
+    file = folder / "little.yaml"
+    file.write_text("application: little\nproperties: {Region: text}\n")
+
+    code, said = run(office.user("ann"), "apply", str(file))
+
+    assert code == 2
+    assert "may not deploy: that takes the right administrator" in said
+
+
 @pytest.mark.parametrize("right", ["viewer", "administrator"])
 def test_whoever_has_a_right_sees_every_list(office: Office, right: str) -> None:
     office.held_back()
@@ -272,7 +309,12 @@ def test_rights_are_listed_and_taken_away_and_outlive_functions_that_are_made_an
     ("words", "reason"),
     [
         (("king", "ann"), "There is no right 'king'. Choose one of: viewer, operator, bodies, edit, administrator"),
-        (("operator", "nobody-at-all"), "There is no database user 'nobody-at-all'"),
+        (("operator", "nobody"), "with: CREATE ROLE nobody LOGIN PASSWORD"),
+        (
+            ("operator", "nobody-at-all"),
+            "There is no database user 'nobody-at-all'.* CREATE ROLE \"nobody-at-all\" LOGIN",
+        ),
+        (("viewer", 'no"such'), 'CREATE ROLE "no""such" LOGIN PASSWORD'),
         (("operator", "crossdock", "nowhere"), "There is no application 'nowhere'"),
         (("viewer", "crossdock", "orders"), "is for all applications"),
     ],

@@ -75,3 +75,32 @@ def test_labels_that_were_lacking_are_as_large_as_a_context_at_most(attack: Atta
 
     with pytest.raises(CheckViolation):
         publishing(exceptions=json.dumps({"refused": [row]}))
+
+
+def test_act_is_kept_in_few_words(attack: Attack) -> None:
+    """Cut, not refused: no act without its row."""
+    with attack.connection.transaction():
+        for setting in ("person", "reason"):
+            attack.connection.execute(f"SELECT set_config('crossdock.{setting}', %s, true)".encode(), ["ø" * 1_000_000])
+        facts = json.dumps({"a": '"\\\n' * 1_000_000})
+        long = ["x" * 1_000_000] * 2 + [facts] * 2 + ["x" * 1_000_000] * 2
+        attack.connection.execute("SELECT audit(%s, %s, %s, %s, %s, %s)", long)
+
+    [kept] = rows(
+        attack.database,
+        "SELECT length(person), length(action), length(application), length(target), length(reason), length(outcome)"
+        " FROM audit WHERE action LIKE 'xx%%'",
+    )
+    assert kept == (1000, 1000, 1000, 10_000, 10_000, 1000)
+    [(facts_kept, begins)] = rows(
+        attack.database, "SELECT length(before #>> '{}'), left(after #>> '{}', 8) FROM audit WHERE action LIKE 'xx%%'"
+    )
+    assert (facts_kept, begins) == (49_000, facts[:8])
+
+
+def test_short_facts_of_an_act_are_kept_as_they_are(attack: Attack) -> None:
+    attack.connection.execute("SELECT audit('note', 'x', %s, NULL, 'done')", [json.dumps({"a": "x" * 90_000})])
+
+    assert rows(attack.database, "SELECT length(before ->> 'a'), after FROM audit WHERE action = 'note'") == [
+        (90_000, None)
+    ]

@@ -77,6 +77,22 @@ def test_doctor_and_whoever_starts_say_what_is_wrong(careless: str, folder: Path
     assert "fsync = off" in finding.found
 
 
+@pytest.mark.parametrize("setting", ["autovacuum", "track_counts"])
+def test_doctor_says_that_nothing_gives_space_back_and_what_to_do(folder: Path, setting: str) -> None:
+    server = EmbeddedServer(folder / "server", {setting: "off", "shared_buffers": "16MB"})
+    database = server.acquire()
+    try:
+        findings = examine(Settings(database=database, home=folder / ".crossdock"))
+        finding = next(each for each in findings if each.part == "messagebox")
+    finally:
+        server.release()
+
+    assert not finding.works
+    assert finding.found.startswith(f"PostgreSQL runs with {setting} = off: ")
+    assert "nothing gives back the space of what was delivered" in finding.found
+    assert finding.found.endswith("Set it to on.")
+
+
 def test_time_limits_of_the_database_do_not_hold_for_the_messagebox(database: str) -> None:
     limits = ("statement_timeout", "lock_timeout", "idle_session_timeout")
     execute(database, *(f"ALTER DATABASE {{name}} SET {limit} = '20ms'" for limit in limits))

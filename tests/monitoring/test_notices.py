@@ -20,8 +20,9 @@ from crossdock.messagebox.instance_change import InstanceChange
 from crossdock.messagebox.queues import ORCHESTRATIONS
 from crossdock.messagebox.settle import Complete, Hold, Retry, Settlement, Suspend
 from crossdock.messagebox.step import Step
+from crossdock.messagebox.troubles import Trouble
 from crossdock.monitoring.notices import Notices
-from express import claim, living, publish
+from express import claim, deploy, living, port, publish
 from service import Partner, publish_named, running
 from walk import until
 
@@ -198,6 +199,33 @@ def test_orchestration_says_that_instances_are_suspended(
     assert said(caplog) == [
         "Orchestration 'Flow': 1 instance is suspended (orchestration-failed). See: crossdock get instances"
     ]
+
+
+def test_answers_that_nobody_waits_for_are_said_with_the_name_of_their_port(
+    agent: Agent, notices: Notices, caplog: pytest.LogCaptureFixture
+) -> None:
+    deploy(agent, port("Ask.response", waits=True), application="asking")
+    id_ = agent.configuration.waiting_services()["Ask.response"]
+
+    agent.troubles.add(Trouble("service", id_, "nobody-waits", 49))
+    notices.tend()
+
+    assert said(caplog) == [
+        "Receive port 'Ask.response': 49 messages are suspended (nobody-waits). See: crossdock get suspended --port Ask.response --code nobody-waits"
+    ]
+
+
+def test_port_that_waits_for_nothing_any_more_is_still_named(
+    agent: Agent, notices: Notices, caplog: pytest.LogCaptureFixture
+) -> None:
+    deploy(agent, port("Ask.response", waits=True), application="asking")
+    id_ = agent.configuration.waiting_services()["Ask.response"]
+    agent.subscriptions.undeploy("asking")
+
+    agent.troubles.add(Trouble("service", id_, "nobody-waits", 1))
+    notices.tend()
+
+    assert said(caplog)[0].startswith("Service 'Ask.response': 1 message is suspended")
 
 
 def test_what_was_not_said_yet_is_said_at_the_end_and_no_reason_is_quoted(

@@ -98,6 +98,8 @@ def apply(deployment: Deployment, settings: Settings, *, plan: PlanMark | None =
 
 def deploy(agent: Agent, deployment: Deployment, settings: Settings, *, planned_at: Epoch | None = None) -> Applied:
     """The same where the MessageBox is open already."""
+    with refusals_recorded(agent, "deploy", [deployment.application]):
+        agent.access.require_owner("deploy")
     agent.box.create()
     summary = compared(deployment, agent.configuration.deployed(deployment), []).summary
     with refusals_recorded(agent, "deploy", [deployment.application]):
@@ -124,6 +126,7 @@ def undeploy(application: str, settings: Settings, leaving: Leaving = "refuse") 
     name = name_of(application)
     with opened(existing(settings)) as agent:
         with refusals_recorded(agent, "undeploy", [name]):
+            agent.access.require_owner("undeploy")
             undeployed = agent.subscriptions.undeploy(name, leaving)
         remember_names(agent, settings)
         return undeployed

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from crossdock.administration.audit import refusals_recorded
 from crossdock.administration.difference import Difference, address_change, differences, service_differences
 from crossdock.application.store import existing, opened
 from crossdock.errors import Mismatch, UsageError
@@ -122,6 +123,8 @@ def plan(deployment: Deployment, settings: Settings) -> Plan:
     except UsageError:
         return compared(deployment, nothing_deployed(deployment), [])
     with opened(settings) as agent:
+        with refusals_recorded(agent, "plan", [deployment.application]):
+            agent.access.require_owner("plan")
         return plan_with(agent, deployment)
 
 

@@ -106,8 +106,9 @@ def is_loopback(host: str) -> bool:
 
 
 def read_address(listen: str) -> tuple[str, int]:
-    """HOST:PORT, HOST or :PORT. Raises UsageError."""
+    """HOST:PORT, :PORT, or a HOST of loopback only. Raises UsageError."""
     host, _, port = listen.rpartition(":") if ":" in listen and not listen.endswith("]") else (listen, "", "")
-    if not (port or str(DEFAULT_PORT)).isdecimal() or int(port or DEFAULT_PORT) > 65535:
+    port = port or (str(DEFAULT_PORT) if is_loopback(host) else "")
+    if not port.isdecimal() or int(port) > 65535:
         raise UsageError(f"--listen {listen!r} is not an address: write HOST:PORT, as 127.0.0.1:8400.")
-    return host.strip("[]") or "127.0.0.1", int(port or DEFAULT_PORT)
+    return host.strip("[]") or "127.0.0.1", int(port)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote
@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from crossdock.administration.open_box import OpenBox
+from crossdock.administration.parameters import as_parameters
 from crossdock.errors import (
     ApplicationError,
     CrossdockError,
@@ -156,7 +157,10 @@ def _crossdock_error(request: Request, error: Exception) -> Response:
     if isinstance(error, OutageError):
         box: OpenBox = request.app.state.box
         box.revive()
-    return answered(request, problem_of(error))
+    problem = problem_of(error)
+    if is_api(request) and isinstance(error, UsageError):
+        problem = replace(problem, detail=as_parameters(problem.detail))
+    return answered(request, problem)
 
 
 def _problem_error(request: Request, error: Exception) -> Response:

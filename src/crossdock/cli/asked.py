@@ -63,8 +63,14 @@ class Place:
     @contextmanager
     def console(self, url: str) -> Iterator[Client]:
         """A client of the console there. UsageError for options that say where a MessageBox is."""
+        from crossdock.administration.parameters import as_options
         from crossdock.client import Client
         from crossdock.errors import UsageError
+
+        if not url.lower().startswith(("http://", "https://")):
+            raise UsageError(
+                f"--url {url!r} is not the address of a console: write http://HOST:PORT or https://HOST:PORT."
+            )
 
         if self.home is not None or self.database is not None or self.person is not None:
             raise UsageError(
@@ -75,7 +81,12 @@ class Place:
                 "--url needs --token TOKEN, or CROSSDOCK_TOKEN. Make one with: crossdock token create NAME"
             )
         with Client(url, self.token, reason=settings_of(reason=self.reason).reason) as client:
-            yield client
+            try:
+                yield client
+            except UsageError as error:
+                if type(error) is not UsageError:
+                    raise
+                raise UsageError(as_options(str(error))) from error
 
 
 def asking(command: Callable[Concatenate[Place, Parameters], None]) -> Callable[..., None]:

@@ -95,6 +95,12 @@ class Access:
         own, actor = Rights(rows[0][0], rows[0][1], given), self._database.actor
         return own if actor.limit is None else own.within(actor.limit, actor.person)
 
+    def require_owner(self, action: str) -> None:
+        """NotAllowedError for a database user who is no administrator. Before there is a MessageBox, for nobody."""
+        for user, is_owner in self._database.rows("read_ownership"):
+            if not is_owner:
+                raise Rights(user, False, frozenset()).refusal(action, "administrator")
+
     @property
     def is_limited(self) -> bool:
         """Whether whoever acts has a limit of its own, and may not do everything."""
@@ -150,8 +156,16 @@ def _check(connection: psycopg.Connection, what: str, user: str, application: st
         raise UsageError(f"There is no application {application!r}.")
     if not connection.execute(statement("find_user"), {"user": user}).fetchall():
         raise UsageError(
-            f"There is no database user {user!r}. Create it in PostgreSQL with: CREATE ROLE {user} LOGIN PASSWORD '...'"
+            f"There is no database user {user!r}. Create it in PostgreSQL with: "
+            f"CREATE ROLE {_quoted(connection, user)} LOGIN PASSWORD '...'"
         )
+
+
+def _quoted(connection: psycopg.Connection, user: str) -> str:
+    """As SQL writes it: with quotes only where it needs them."""
+    row = connection.execute("SELECT quote_ident(%s)", [user]).fetchone()
+    assert row is not None
+    return str(row[0])
 
 
 def _role(connection: psycopg.Connection, what: str, application: str | None) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 
 import psycopg
 
+from crossdock.errors import UnavailableError
 from crossdock.messagebox.database import Database
 from crossdock.messagebox.rows import storable
 from crossdock.messagebox.statement import statement
@@ -94,8 +95,14 @@ class Audit:
         return self._database.listed("list_audit", _audit_row, wanted)
 
     def record(self, acts: Sequence[Act]) -> None:
-        """Record acts that changed nothing here, such as refused ones, in a transaction of their own."""
-        self._database.run("record_acts", {"act": _json(acts)})
+        """Record acts that changed nothing here, such as refused ones, in a transaction of their own.
+
+        UnavailableError for a database user without any right: nobody else adds rows.
+        """
+        try:
+            self._database.run("record_acts", {"act": _json(acts)})
+        except psycopg.errors.UndefinedFunction as error:  # it does not even see the functions of the MessageBox
+            raise UnavailableError("The database user has no right to the MessageBox, and the audit no row.") from error
 
 
 def since_parameters(since: Since | None) -> dict[str, Any]:

@@ -1506,6 +1506,10 @@ CREATE TABLE audit (
     outcome        text        NOT NULL,
     transaction    xid8        DEFAULT pg_current_xact_id()
 );
+ALTER TABLE audit ADD CONSTRAINT the_texts_of_an_act_are_short
+    CHECK (greatest(octet_length(person), octet_length(action), octet_length(application), octet_length(outcome)) <= 4096
+           AND greatest(octet_length(target), octet_length(reason)) <= 65536
+           AND greatest(octet_length(before::text), octet_length(after::text)) <= 1048576) NOT VALID;
 CREATE INDEX ON audit (at);
 CREATE INDEX ON audit (target);
 COMMENT ON TABLE audit IS 'the acts of people: rows are only ever added';
@@ -1527,9 +1531,11 @@ CREATE FUNCTION audit(
 ) RETURNS bigint LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, crossdock, pg_temp
 BEGIN ATOMIC
     INSERT INTO audit (person, action, application, target, before, after, reason, outcome)
-    SELECT coalesce(nullif(current_setting('crossdock.person', true), ''), session_user), $1,
-           coalesce($6, (SELECT service.application FROM service WHERE service.id = $7)), $2, $3, $4,
-           nullif(current_setting('crossdock.reason', true), ''), $5
+    SELECT left(coalesce(nullif(current_setting('crossdock.person', true), ''), session_user), 1000), left($1, 1000),
+           left(coalesce($6, (SELECT service.application FROM service WHERE service.id = $7)), 1000), left($2, 10000),
+           CASE WHEN length($3::text) > 100000 THEN to_jsonb(left($3::text, 49000)) ELSE $3 END,
+           CASE WHEN length($4::text) > 100000 THEN to_jsonb(left($4::text, 49000)) ELSE $4 END,
+           left(nullif(current_setting('crossdock.reason', true), ''), 10000), left($5, 1000)
     RETURNING number;
 END;
 REVOKE ALL ON FUNCTION audit FROM PUBLIC;

@@ -8,7 +8,10 @@ import psycopg
 
 from crossdock.messagebox.statement import statement
 
-_LOST = {
+_GROWS = "nothing gives back the space of what was delivered, and everything becomes slower and slower"
+_OFF = {
+    "autovacuum": _GROWS,
+    "track_counts": f"autovacuum does not know where to begin; {_GROWS}",
     "fsync": "a crash of its machine loses messages or damages the database",
     "full_page_writes": "a crash of its machine may damage the database",
     "synchronous_commit": "a crash of the server loses messages whose sources are gone",
@@ -24,8 +27,8 @@ def server_troubles(connect: Callable[[], psycopg.Connection]) -> list[str]:
     with connect() as first, connect() as second:
         troubles = [_POOLED] if _is_pooled(first, second) else []
         troubles += [
-            f"PostgreSQL runs with {name} = off: {_LOST[name]}. Set it to on."
-            for (name,) in first.execute(statement("list_settings_off"), {"name": list(_LOST)})
+            f"PostgreSQL runs with {name} = off: {_OFF[name]}. Set it to on."
+            for (name,) in first.execute(statement("list_settings_off"), {"name": list(_OFF)})
         ]
     return troubles
 

@@ -19,6 +19,7 @@ from crossdock.messagebox.troubles import AWAY, Artefact, Trouble
 SAY_AGAIN_SECONDS = 300.0
 # One message may go through while others fail: only if none has failed for so long, it is over.
 QUIET_SECONDS = 10.0
+_WITH_PORT = ("send port", "receive port", "service")  # what is suspended for these is listed by their name
 
 logger = logging.getLogger(__name__)
 
@@ -138,12 +139,21 @@ class Notices:
             else:
                 self._learn(artefact, "send port", known.services())
                 self._learn(artefact, "orchestration", known.orchestrations())
+                self._learn_services()
         return self._names.get((artefact, id_), _Named(artefact, f"number {id_}"))
 
     def _learn(self, artefact: Artefact, kind: str, stored: Iterable[_Stored]) -> None:
         for id_, _, definition in stored:
             if definition is not None:
                 self._names[artefact, id_] = _Named(kind, str(definition.get("name")))
+
+    def _learn_services(self) -> None:
+        """The two-way receive ports, by the name that their answers are listed under; then all else that has a name."""
+        known = self._agent.configuration
+        for name, id_ in known.waiting_services().items():
+            self._names["service", id_] = _Named("receive port", name)
+        for id_, name in known.service_names().items():
+            self._names.setdefault(("service", id_), _Named("service", name))
 
 
 def _waiting(named: _Named) -> str:
@@ -154,7 +164,7 @@ def _waiting(named: _Named) -> str:
 
 
 def _suspended(named: _Named, code: str) -> str:
-    port = f" --port {shlex.quote(named.name)}" if named.kind == "send port" else ""
+    port = f" --port {shlex.quote(named.name)}" if named.kind in _WITH_PORT else ""
     return f"crossdock get suspended{port} --code {code}"
 
 

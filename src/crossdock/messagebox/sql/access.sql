@@ -14,6 +14,13 @@ SELECT session_user::text, pg_has_role(session_user, (SELECT relowner FROM pg_cl
                              false)) AS given ON true;
 
 
+-- name: read_ownership
+-- The same of a MessageBox of any version, also to somebody without a right. No row: there is none yet.
+SELECT session_user::text, pg_has_role(session_user, relowner, 'MEMBER')
+  FROM pg_class
+ WHERE relname = 'box' AND relkind = 'r' AND relnamespace = to_regnamespace('crossdock');
+
+
 -- name: may_operate
 SELECT may_do('operator', %(application)s);
 
