@@ -181,7 +181,7 @@ def test_filters_over_personal_properties_are_agreed_to_and_recorded(console: Se
         preview = client.post("/api/v1/suspended:preview", json={"action": "terminate", **agreed}).json()
 
     assert [each.status_code for each in refused] == [400] * 3
-    assert all("To search by it, which is recorded, add: --personal" in each.json()["detail"] for each in refused)
+    assert all("To search by it, which is recorded, add: personal=true" in each.json()["detail"] for each in refused)
     assert [len(each["items"]) for each in found] == [1, 1]
     assert preview["total"] == 1
     assert [row.target for row in box.agent.audit.list(action="search")] == [
