@@ -246,6 +246,7 @@ QUESTIONS: dict[str, Story] = {
     "queues.service_classes": lambda agent, _: agent.queues.service_classes(),
     "access.rights": lambda agent, _: agent.access.rights(),
     "access.list": lambda agent, _: agent.access.list(),
+    "access.require_owner": lambda agent, _: agent.access.require_owner("plan"),
     "subscriptions.versions": lambda agent, _: agent.subscriptions.versions(epoch=2),
     "subscriptions.services": lambda agent, _: agent.subscriptions.services(),
     "configuration.clock": lambda agent, _: agent.configuration.clock(),

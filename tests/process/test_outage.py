@@ -23,7 +23,7 @@ from walk import Walk, expected, until
 
 FULL = "The MessageBox refuses to write, the disk of its database is full"
 READ_ONLY = "The MessageBox refuses to write, its database is read-only"
-SPARK: Any = SimpleNamespace(folder=Path("spark"), log=Path("spark.log"), remote=False)
+SPARK: Any = SimpleNamespace(folder=Path("spark"), log=Path("spark.log"), remote=False, time_limit=300.0)
 AGAIN = "The MessageBox works again"
 # PostgreSQL itself says that it has no room for a message.
 FULL_DISK = (

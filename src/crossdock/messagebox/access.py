@@ -163,7 +163,7 @@ def _check(connection: psycopg.Connection, what: str, user: str, application: st
 
 def _quoted(connection: psycopg.Connection, user: str) -> str:
     """As SQL writes it: with quotes only where it needs them."""
-    row = connection.execute("SELECT quote_ident(%s)", [user]).fetchone()
+    row = connection.execute(statement("quote_name"), {"name": user}).fetchone()
     assert row is not None
     return str(row[0])
 

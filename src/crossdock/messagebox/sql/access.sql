@@ -67,3 +67,8 @@ SELECT set_config('role', owner.name, false)
    AND pg_has_role(session_user, owner.oid, 'MEMBER')
    AND session_user::text <> owner.name
    AND NOT (SELECT rolsuper FROM pg_roles WHERE rolname = session_user);
+
+
+-- name: quote_name
+-- A name as SQL writes it: in quotes only where it needs them.
+SELECT quote_ident(%(name)s);
